@@ -1,0 +1,1 @@
+"""Floor 3: two checkouts, measured by turns."""

@@ -1,0 +1,1 @@
+"""Floor 3: the only room that imports torch."""

@@ -1,0 +1,1 @@
+"""Floor 4: pytest. Hooks, options, fixtures, the session and the bridge to pytest-benchmark."""

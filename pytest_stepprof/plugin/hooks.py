@@ -1,0 +1,1 @@
+"""What pytest calls. Nothing heavy is imported here."""

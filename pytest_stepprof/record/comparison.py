@@ -1,0 +1,73 @@
+"""What a comparison with a baseline says."""
+
+from typing import Literal
+
+from pytest_stepprof.record.base import Record
+from pytest_stepprof.record.outputs import OutputComparison
+
+Verdict = Literal["regressed", "not regressed", "improved", "inconclusive", "not comparable", "no baseline", "error"]
+Gate = Literal["outputs", "counters", "time", "conditions"]
+Weight = Literal["decides", "warns", "informs"]
+
+
+class Reason(Record, kw_only=True):
+    """One sentence behind a verdict. ``decides`` made it, ``warns`` wants attention, ``informs`` explains."""
+
+    gate: Gate
+    weight: Weight
+    text: str
+
+
+class CounterChange(Record, kw_only=True):
+    """A counter that is not what it was, in calls, bytes or whatever its unit is, per step."""
+
+    name: str
+    unit: str
+    before: int
+    after: int
+    gated: bool
+
+
+class TimeComparison(Record, kw_only=True):
+    """Time per step before and after, as medians of one session each, and the interval of their ratio.
+
+    ``ratio`` is after / before (above 1 is slower), whatever the unit in which it is shown. The interval covers
+    with ``1 - 2 * level_per_test``; ``smallest_visible_ratio`` is the slowdown that this comparison could have
+    called ``regressed`` had the medians been exactly that far apart. ``noise`` says where the interval comes from.
+    """
+
+    before_ns: float
+    after_ns: float
+    ratio: float
+    ratio_lower: float
+    ratio_upper: float
+    level_per_test: float
+    tests_sharing_level: int
+    smallest_visible_ratio: float
+    noise: str
+    verdict: Verdict
+
+
+class TestComparison(Record, kw_only=True):
+    """One test against the baseline: three gates, one verdict, and the reasons for it."""
+
+    __test__ = False
+
+    key: str
+    node_id: str
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    outputs: OutputComparison | None
+    counters: tuple[CounterChange, ...]
+    time: TimeComparison | None
+    failed_gates: tuple[Gate, ...]
+
+
+class Comparison(Record, kw_only=True):
+    """A session against a baseline; ``missing`` are the baseline's tests that this session did not measure."""
+
+    baseline: str
+    baseline_sessions: tuple[str, ...]
+    tests_sharing_level: int
+    tests: tuple[TestComparison, ...]
+    missing: tuple[str, ...]

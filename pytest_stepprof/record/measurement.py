@@ -1,0 +1,135 @@
+"""What was measured: raw values in integer nanoseconds, in the order in which they were taken."""
+
+from pytest_stepprof.record.base import Record
+from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.record.outputs import StoredOutputs
+from pytest_stepprof.record.scenario import Scenario
+from pytest_stepprof.record.settings import MeasureSettings
+from pytest_stepprof.record.window import Window
+
+
+class TestIdentity(Record, kw_only=True):
+    """Who a test is, independent of verbosity, parameter order and object addresses.
+
+    ``key`` is file, qualified name and the sorted parameters in one line; ``node_id`` is pytest's, for display.
+    """
+
+    __test__ = False  # pytest collects classes by this name's prefix
+
+    key: str
+    file: str
+    qualified_name: str
+    parameters: tuple[tuple[str, str], ...]
+    node_id: str
+
+
+class ColdStart(Record, kw_only=True):
+    """The very first step. Each part is timed apart; ``None`` means that the part does not exist here.
+
+    ``step_ns`` is the step as the scenario bounds it (with the read when ``includes_read``).
+    """
+
+    step_ns: int
+    read_ns: int | None
+    iterator_ns: int | None
+    load_ns: int | None
+
+
+class WarmUp(Record, kw_only=True):
+    """The warm-up after the check that the step repeats: one value per step, none of them used for a verdict."""
+
+    restore_ns: int
+    iterator_ns: int | None
+    steps_ns: tuple[int, ...]
+    read_ns: tuple[int, ...]
+
+
+class Restart(Record, kw_only=True):
+    """The batches ran out inside a run: what it cost to begin again, outside of every sample.
+
+    ``step_ns`` is the unmeasured step that follows a restart when reading belongs to the step, else ``None``.
+    """
+
+    before_sample: int
+    iterator_ns: int
+    first_read_ns: int
+    step_ns: int | None
+
+
+class Run(Record, kw_only=True):
+    """Restored state, warm-up, then samples without the profiler.
+
+    ``samples_ns[i]`` is the time of ``steps_per_sample`` consecutive steps; ``read_ns[i]`` the time of the reads
+    that fed them (inside the sample when ``includes_read``, before it otherwise; empty without batches).
+    """
+
+    started_at_unix_ns: int
+    restore_ns: int
+    iterator_ns: int | None
+    warmup_ns: tuple[int, ...]
+    steps_per_sample: int
+    samples_ns: tuple[int, ...]
+    read_ns: tuple[int, ...]
+    restarts: tuple[Restart, ...]
+
+
+class Dispersion(Record, kw_only=True):
+    """Summary of values in nanoseconds per step; ``None`` where a value does not exist for so few samples.
+
+    ``mad_ns`` is the median absolute deviation, unscaled. The interval of the median is made of order statistics
+    and covers it with at least ``median_interval_confidence`` if samples were independent, which steps of one
+    process are not: it describes this process and decides nothing.
+    """
+
+    count: int
+    median_ns: float
+    mean_ns: float
+    minimum_ns: float
+    maximum_ns: float
+    first_quartile_ns: float
+    third_quartile_ns: float
+    interquartile_range_ns: float | None
+    mad_ns: float | None
+    coefficient_of_variation: float | None
+    median_interval_lower_ns: float | None
+    median_interval_upper_ns: float | None
+    median_interval_confidence: float | None
+
+
+class RunPlan(Record, kw_only=True):
+    """How many steps the unprofiled runs take, and whether the budget made them fewer than asked for.
+
+    ``needed_s`` is what the settings asked for, ``planned_s`` what this plan takes, both with what was already
+    spent; ``reduced`` says that the plan is smaller than the settings.
+    """
+
+    warmup_steps: int
+    runs: int
+    samples_per_run: int
+    steps_per_sample: int
+    needed_s: float
+    planned_s: float
+    budget_s: float
+    reduced: bool
+
+
+class Measurement(Record, kw_only=True):
+    """Everything stepprof knows about one test in one session."""
+
+    test: TestIdentity
+    scenario: Scenario
+    settings: MeasureSettings
+    start_state_digest: str
+    first_batch_digest: str
+    step_source_digest: str | None
+    cold_start: ColdStart
+    warm_up: WarmUp
+    plan: RunPlan
+    runs: tuple[Run, ...]
+    dispersion: Dispersion
+    run_medians_ns: tuple[float, ...]
+    window: Window
+    outputs: StoredOutputs
+    notices: tuple[Notice, ...]
+    clock_cost_ns: int
+    wall_clock_s: float

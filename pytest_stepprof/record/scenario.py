@@ -1,0 +1,43 @@
+"""What is measured, and under which conditions: the declared part and the seen part."""
+
+from typing import Literal
+
+from pytest_stepprof.record.base import Record
+
+Unit = Literal["ms/step", "samples/s"]
+
+
+class InputLeaf(Record, kw_only=True):
+    """One leaf of the first batch. ``shape`` is ``None`` for what has no shape; ``type_name`` is its Python type."""
+
+    path: str
+    type_name: str
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    device: str | None = None
+    requires_grad: bool = False
+
+
+class Scenario(Record, kw_only=True):
+    """The question, the boundaries of a step, and the conditions it ran under.
+
+    Declared by the person: ``question``, ``unit``, ``samples_per_step``, ``includes_read``, ``represents``,
+    ``regions``. Seen by stepprof: everything else.
+    """
+
+    question: str | None
+    unit: Unit
+    samples_per_step: int | None
+    includes_read: bool
+    represents: str | None
+    regions: tuple[str, ...]
+    batch: tuple[InputLeaf, ...]
+    batch_source: str
+    module_mode: str
+    autocast: tuple[str, ...]
+    gradients: str
+    compiled: tuple[str, ...]
+    device: str
+    intra_op_threads: int
+    inter_op_threads: int
+    garbage_collection: str

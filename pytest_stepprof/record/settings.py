@@ -1,0 +1,44 @@
+"""The numbers that shape a measurement and its judgement, as resolved from options, marker and ini."""
+
+from typing import Literal
+
+from pytest_stepprof.record.base import Record
+
+GateMode = Literal["fail", "warn", "off"]
+
+
+class MeasureSettings(Record, kw_only=True):
+    """How a step is measured. ``steps_per_run=None`` means: as many as fill ``run_time_s``."""
+
+    device: str = "auto"
+    warmup_steps: int = 5
+    window_wait_steps: int = 1
+    window_warmup_steps: int = 1
+    window_active_steps: int = 2
+    runs: int = 5
+    steps_per_run: int | None = None
+    run_time_s: float = 0.5
+    budget_s: float = 10.0
+    record_shapes: bool = False
+    record_stacks: bool = False
+    record_memory: bool = False
+    keep_trace: bool = False
+    seed: int = 20_240_229
+
+
+class JudgeSettings(Record, kw_only=True):
+    """How a measurement is judged against a baseline.
+
+    ``tolerance`` and ``limit`` are relative slowdowns (0.01 is 1 %). ``level`` is the probability, over all tests
+    of the session together, that unchanged code is called ``regressed``. ``rtol`` and ``atol`` replace the
+    tolerances by dtype for outputs when given.
+    """
+
+    tolerance: float = 0.01
+    limit: float = 0.05
+    level: float = 0.01
+    outputs: GateMode = "fail"
+    counters: GateMode = "fail"
+    time: GateMode = "fail"
+    rtol: float | None = None
+    atol: float | None = None

@@ -1,0 +1,1 @@
+"""Floor 2: all files and all git."""
