@@ -10,7 +10,7 @@ Gate = Literal["outputs", "counters", "time", "conditions"]
 Weight = Literal["decides", "warns", "informs"]
 
 
-class Reason(Record, kw_only=True):
+class Reason(Record, frozen=True, kw_only=True):
     """One sentence behind a verdict. ``decides`` made it, ``warns`` wants attention, ``informs`` explains."""
 
     gate: Gate
@@ -18,7 +18,7 @@ class Reason(Record, kw_only=True):
     text: str
 
 
-class CounterChange(Record, kw_only=True):
+class CounterChange(Record, frozen=True, kw_only=True):
     """A counter that is not what it was, in calls, bytes or whatever its unit is, per step."""
 
     name: str
@@ -28,7 +28,7 @@ class CounterChange(Record, kw_only=True):
     gated: bool
 
 
-class TimeComparison(Record, kw_only=True):
+class TimeComparison(Record, frozen=True, kw_only=True):
     """Time per step before and after, as medians of one session each, and the interval of their ratio.
 
     ``ratio`` is after / before (above 1 is slower), whatever the unit in which it is shown. The interval covers
@@ -48,7 +48,7 @@ class TimeComparison(Record, kw_only=True):
     verdict: Verdict
 
 
-class TestComparison(Record, kw_only=True):
+class TestComparison(Record, frozen=True, kw_only=True):
     """One test against the baseline: three gates, one verdict, and the reasons for it."""
 
     __test__ = False
@@ -63,7 +63,7 @@ class TestComparison(Record, kw_only=True):
     failed_gates: tuple[Gate, ...]
 
 
-class Comparison(Record, kw_only=True):
+class Comparison(Record, frozen=True, kw_only=True):
     """A session against a baseline; ``missing`` are the baseline's tests that this session did not measure."""
 
     baseline: str

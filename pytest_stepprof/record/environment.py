@@ -3,7 +3,7 @@
 from pytest_stepprof.record.base import Record
 
 
-class Commit(Record, kw_only=True):
+class Commit(Record, frozen=True, kw_only=True):
     """The state of the user's repository, as facts; every field is ``None`` when git could not tell.
 
     ``changes_digest`` covers tracked changes only; untracked files are counted.
@@ -16,7 +16,7 @@ class Commit(Record, kw_only=True):
     note: str | None
 
 
-class Environment(Record, kw_only=True):
+class Environment(Record, frozen=True, kw_only=True):
     """Named facts as text. Time is compared only where ``hardware`` and ``software`` agree fact by fact.
 
     ``circumstances`` are shown and never compared (load, host name is not among them).

@@ -8,7 +8,7 @@ from pytest_stepprof.record.settings import MeasureSettings
 from pytest_stepprof.record.window import Window
 
 
-class TestIdentity(Record, kw_only=True):
+class TestIdentity(Record, frozen=True, kw_only=True):
     """Who a test is, independent of verbosity, parameter order and object addresses.
 
     ``key`` is file, qualified name and the sorted parameters in one line; ``node_id`` is pytest's, for display.
@@ -23,7 +23,7 @@ class TestIdentity(Record, kw_only=True):
     node_id: str
 
 
-class ColdStart(Record, kw_only=True):
+class ColdStart(Record, frozen=True, kw_only=True):
     """The very first step. Each part is timed apart; ``None`` means that the part does not exist here.
 
     ``step_ns`` is the step as the scenario bounds it (with the read when ``includes_read``).
@@ -35,7 +35,7 @@ class ColdStart(Record, kw_only=True):
     load_ns: int | None
 
 
-class WarmUp(Record, kw_only=True):
+class WarmUp(Record, frozen=True, kw_only=True):
     """The warm-up after the check that the step repeats: one value per step, none of them used for a verdict."""
 
     restore_ns: int
@@ -44,7 +44,7 @@ class WarmUp(Record, kw_only=True):
     read_ns: tuple[int, ...]
 
 
-class Restart(Record, kw_only=True):
+class Restart(Record, frozen=True, kw_only=True):
     """The batches ran out inside a run: what it cost to begin again, outside of every sample.
 
     ``step_ns`` is the unmeasured step that follows a restart when reading belongs to the step, else ``None``.
@@ -56,7 +56,7 @@ class Restart(Record, kw_only=True):
     step_ns: int | None
 
 
-class Run(Record, kw_only=True):
+class Run(Record, frozen=True, kw_only=True):
     """Restored state, warm-up, then samples without the profiler.
 
     ``samples_ns[i]`` is the time of ``steps_per_sample`` consecutive steps; ``read_ns[i]`` the time of the reads
@@ -73,7 +73,7 @@ class Run(Record, kw_only=True):
     restarts: tuple[Restart, ...]
 
 
-class Dispersion(Record, kw_only=True):
+class Dispersion(Record, frozen=True, kw_only=True):
     """Summary of values in nanoseconds per step; ``None`` where a value does not exist for so few samples.
 
     ``mad_ns`` is the median absolute deviation, unscaled. The interval of the median is made of order statistics
@@ -96,7 +96,7 @@ class Dispersion(Record, kw_only=True):
     median_interval_confidence: float | None
 
 
-class RunPlan(Record, kw_only=True):
+class RunPlan(Record, frozen=True, kw_only=True):
     """How many steps the unprofiled runs take, and whether the budget made them fewer than asked for.
 
     ``needed_s`` is what the settings asked for, ``planned_s`` what this plan takes, both with what was already
@@ -113,7 +113,7 @@ class RunPlan(Record, kw_only=True):
     reduced: bool
 
 
-class Measurement(Record, kw_only=True):
+class Measurement(Record, frozen=True, kw_only=True):
     """Everything stepprof knows about one test in one session."""
 
     test: TestIdentity

@@ -31,7 +31,7 @@ NoticeCode = Literal[
 ]
 
 
-class Notice(Record, kw_only=True):
+class Notice(Record, frozen=True, kw_only=True):
     """One observation about the conditions of a measurement: never a verdict, always with its size.
 
     ``message`` says what was seen and how large it was; ``remedy`` says what to do about it.

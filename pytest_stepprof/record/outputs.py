@@ -9,7 +9,7 @@ MismatchKind = Literal["structure", "shape", "dtype", "device", "value", "not fi
 OutputStatus = Literal["equal", "differ", "not compared"]
 
 
-class OutputNode(Record, kw_only=True):
+class OutputNode(Record, frozen=True, kw_only=True):
     """One place in the result, in depth-first order.
 
     ``path`` is Python's way to it from the result (``['logits'][2]``; empty for the result itself). A container
@@ -28,7 +28,7 @@ class OutputNode(Record, kw_only=True):
     value: str | None = None
 
 
-class StoredOutputs(Record, kw_only=True):
+class StoredOutputs(Record, frozen=True, kw_only=True):
     """The first step's result: its structure, and the digest that names the payload in the store."""
 
     nodes: tuple[OutputNode, ...]
@@ -37,7 +37,7 @@ class StoredOutputs(Record, kw_only=True):
     payload_bytes: int
 
 
-class OutputMismatch(Record, kw_only=True):
+class OutputMismatch(Record, frozen=True, kw_only=True):
     """One leaf, or one place in the structure, that is not the same.
 
     The largest differences are ``None`` where there is no number to give; ``worst_index`` is where the absolute
@@ -56,7 +56,7 @@ class OutputMismatch(Record, kw_only=True):
     absolute_tolerance: float | None = None
 
 
-class OutputComparison(Record, kw_only=True):
+class OutputComparison(Record, frozen=True, kw_only=True):
     """Stored outputs against stored outputs. ``note`` says why nothing could be compared, when it could not."""
 
     status: OutputStatus

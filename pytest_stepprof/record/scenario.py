@@ -7,7 +7,7 @@ from pytest_stepprof.record.base import Record
 Unit = Literal["ms/step", "samples/s"]
 
 
-class InputLeaf(Record, kw_only=True):
+class InputLeaf(Record, frozen=True, kw_only=True):
     """One leaf of the first batch. ``shape`` is ``None`` for what has no shape; ``type_name`` is its Python type."""
 
     path: str
@@ -18,7 +18,7 @@ class InputLeaf(Record, kw_only=True):
     requires_grad: bool = False
 
 
-class Scenario(Record, kw_only=True):
+class Scenario(Record, frozen=True, kw_only=True):
     """The question, the boundaries of a step, and the conditions it ran under.
 
     Declared by the person: ``question``, ``unit``, ``samples_per_step``, ``includes_read``, ``represents``,

@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 SessionStatus = Literal["passed", "failed", "interrupted"]
 
 
-class Session(Record, kw_only=True):
+class Session(Record, frozen=True, kw_only=True):
     """The record of one pytest process.
 
     ``status`` is the whole pytest session's: only a ``passed`` one may become part of a baseline.

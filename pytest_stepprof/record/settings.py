@@ -7,7 +7,7 @@ from pytest_stepprof.record.base import Record
 GateMode = Literal["fail", "warn", "off"]
 
 
-class MeasureSettings(Record, kw_only=True):
+class MeasureSettings(Record, frozen=True, kw_only=True):
     """How a step is measured. ``steps_per_run=None`` means: as many as fill ``run_time_s``."""
 
     device: str = "auto"
@@ -26,7 +26,7 @@ class MeasureSettings(Record, kw_only=True):
     seed: int = 20_240_229
 
 
-class JudgeSettings(Record, kw_only=True):
+class JudgeSettings(Record, frozen=True, kw_only=True):
     """How a measurement is judged against a baseline.
 
     ``tolerance`` and ``limit`` are relative slowdowns (0.01 is 1 %). ``level`` is the probability, over all tests

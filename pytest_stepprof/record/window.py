@@ -7,7 +7,7 @@ from pytest_stepprof.record.base import Record
 DeviceStatus = Literal["observed", "incomplete", "not observed"]
 
 
-class RegionCost(Record, kw_only=True):
+class RegionCost(Record, frozen=True, kw_only=True):
     """One label in the active steps; tuples hold one entry per active step.
 
     ``total_cpu_ns`` is the union of the label's spans on the host's timeline, so nested or parallel spans of one
@@ -22,7 +22,7 @@ class RegionCost(Record, kw_only=True):
     device_work_ns: tuple[int, ...] | None
 
 
-class OperatorCost(Record, kw_only=True):
+class OperatorCost(Record, frozen=True, kw_only=True):
     """One operator over all active steps together. ``calls`` holds one entry per active step.
 
     ``self_cpu_ns`` sums exclusive time and may be added up over operators of one thread; ``total_cpu_ns`` counts
@@ -36,7 +36,7 @@ class OperatorCost(Record, kw_only=True):
     device_work_ns: int | None
 
 
-class Counter(Record, kw_only=True):
+class Counter(Record, frozen=True, kw_only=True):
     """An exact metric of the window: ``per_step`` has one value per active step.
 
     ``exact`` says that all active steps agree; only then it is compared with a baseline.
@@ -48,7 +48,7 @@ class Counter(Record, kw_only=True):
     exact: bool
 
 
-class DeviceObservation(Record, kw_only=True):
+class DeviceObservation(Record, frozen=True, kw_only=True):
     """Whether the device's side of the window was seen, and the reason when it was not, or only in part."""
 
     status: DeviceStatus
@@ -56,7 +56,7 @@ class DeviceObservation(Record, kw_only=True):
     work_ns: tuple[int, ...] | None
 
 
-class Window(Record, kw_only=True):
+class Window(Record, frozen=True, kw_only=True):
     """The active steps of one profiled window, reduced.
 
     ``elapsed_ns`` is each active step's span on the host. ``messages`` is what the profiler wrote to standard
