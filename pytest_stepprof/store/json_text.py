@@ -1,0 +1,115 @@
+"""Records as JSON that a person can read, and back, without a silent change on the way."""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pytest_stepprof.errors import StoreError
+from pytest_stepprof.record.base import Record
+from pytest_stepprof.record.session import SCHEMA_VERSION
+
+RecordType = TypeVar("RecordType", bound=Record)
+
+# In formatted JSON a line break is always layout: inside a string it is written as \n. So lines may be joined blindly.
+# One space of indentation per level: what lies deeper than the fifth level joins the line before, and so do the
+# brackets that close it.
+_DEEP_LINE_BREAK = re.compile(rb"\n(?: {6,}| {5}(?=[\]}]))")
+_ARRAY_OF_NUMBERS = re.compile(rb"\[\n[^\[\]{}\"]*\]")
+_LINE_BREAK = re.compile(rb"\n *")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Head(msgspec.Struct):
+    """The one field that every version of every stored record has."""
+
+    schema_version: int
+
+
+def encode(record: Record) -> bytes:
+    """The record as UTF-8 JSON, laid out with one line per run, region or operator.
+
+    Raises:
+        StoreError: the record holds something that JSON does not bring back as it was (a number that is not finite,
+            half a surrogate pair, a list in place of a tuple, a NumPy number); the message names the field.
+    """
+    try:
+        compact = msgspec.json.encode(record)
+        unchanged = msgspec.json.decode(compact, type=type(record)) == record
+    except (TypeError, ValueError, OverflowError):  # UnicodeEncodeError and msgspec's own errors are ValueErrors
+        unchanged = False
+    if not unchanged:
+        raise StoreError(_why_it_changes(record))
+    return _laid_out(compact)
+
+
+def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType:
+    """The record in ``data``, which was read from ``path``.
+
+    Raises:
+        StoreError: the data are empty, cut off, of another shape, or written by a newer version; names ``path``.
+    """
+    if not data:
+        raise StoreError(f"{path} is empty (0 bytes): its writing was cut off. {_WHAT_TO_DO}")
+    try:
+        _refuse_newer(msgspec.json.decode(data, type=_Head).schema_version, path)
+        return msgspec.json.decode(data, type=record_type)
+    except msgspec.ValidationError as error:
+        name = record_type.__name__.lower()
+        raise StoreError(f"{path} is JSON but not a {name} of stepprof: {error}. {_WHAT_TO_DO}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StoreError(f"{path} ({len(data)} bytes) is damaged or cut off: {error}. {_WHAT_TO_DO}") from error
+
+
+_WHAT_TO_DO = "Delete this file or put back a copy of it; other files of the store are not affected."
+
+
+def _refuse_newer(version: int, path: Path) -> None:
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}, this stepprof reads up to {SCHEMA_VERSION}: update pytest-stepprof."
+        )
+
+
+def _laid_out(compact: bytes) -> bytes:
+    text = msgspec.json.format(compact, indent=1)
+    text = _DEEP_LINE_BREAK.sub(b" ", text)
+    return _ARRAY_OF_NUMBERS.sub(lambda match: _LINE_BREAK.sub(b" ", match[0]), text) + b"\n"
+
+
+def _why_it_changes(record: Record) -> str:
+    name = type(record).__name__
+    for place, fault in _faults(record, name):
+        return f"cannot store {place}: it {fault}."
+    return (
+        f"cannot store this {name}: it does not come back from JSON as it was; a field has another type than declared."
+    )
+
+
+def _faults(value: object, place: str) -> Iterator[tuple[str, str]]:
+    """Places in ``value`` that JSON does not bring back, with what is wrong there."""
+    if isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from _faults(getattr(value, field), f"{place}.{field}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _faults(key, f"{place} key {key!r}")
+            yield from _faults(item, f"{place}[{key!r}]")
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _faults(item, f"{place}[{index}]")
+    elif (fault := _fault_of_scalar(value)) is not None:
+        yield place, fault
+
+
+def _fault_of_scalar(value: object) -> str | None:
+    if type(value) is float and not math.isfinite(value):
+        return f"is {value}, and JSON has no such number; store None and say why beside it"
+    if type(value) is str and _SURROGATE.search(value):
+        return f"holds half a surrogate pair ({value!a}), which is not text; escape it"
+    if value is not None and type(value) not in (bool, int, float, str):
+        return f"is a {type(value).__module__}.{type(value).__qualname__}, which does not come back as it was"
+    return None
