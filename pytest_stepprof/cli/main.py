@@ -1,0 +1,114 @@
+"""The ``stepprof`` command."""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pytest_stepprof import __version__
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.cli import baseline, compare, show, trace
+from pytest_stepprof.cli.outcome import ExitCode, Outcome
+from pytest_stepprof.errors import StepprofError
+
+_DESCRIPTION = "Look at what `pytest --stepprof` has measured, and compare it."
+_EXIT_CODES = (
+    "exit codes: 0 nothing regressed; 1 regressed, outputs differ or counters grew; 2 usage, or nothing could be "
+    "compared; 3 a test or stepprof itself failed; 130 interrupted"
+)
+
+
+class _Subcommand(NamedTuple):
+    help: str
+    configure: Callable[[argparse.ArgumentParser], None]
+
+
+_GROUPS: dict[str, dict[str, _Subcommand]] = {
+    "": {
+        "show": _Subcommand("show a stored session", show.configure),
+        "compare": _Subcommand("compare a stored session with a baseline", compare.configure),
+    },
+    "baseline": {
+        "list": _Subcommand("list all baselines", baseline.configure_list),
+        "show": _Subcommand("show the sessions and tests of one baseline", baseline.configure_show),
+    },
+    "trace": {
+        "show": _Subcommand("show regions, operators and counters of a trace file", trace.configure),
+    },
+}
+"""The subcommands by the word that stands before them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``stepprof`` and return its exit code. Wrong arguments leave by ``SystemExit`` with code 2, as usual."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        outcome = parsed.run(parsed)
+    except KeyboardInterrupt:
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    except StepprofError as error:
+        _trace_back(parsed.debug)
+        return _complain(str(error), ExitCode.USAGE)
+    except Exception as error:  # the last place that can tell the user anything
+        _trace_back(parsed.debug)
+        hint = "" if parsed.debug else "; --debug shows where"
+        return _complain(f"stepprof itself failed: {type(error).__name__}: {error}{hint}", ExitCode.BROKEN)
+    return _deliver(outcome)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="stepprof", description=_DESCRIPTION, epilog=_EXIT_CODES)
+    parser.add_argument("--version", action="version", version=f"stepprof {__version__}")
+    _add_common(parser, directory=".stepprof", debug=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    _add_common(common, directory=argparse.SUPPRESS, debug=argparse.SUPPRESS)
+    for group, subcommands in _GROUPS.items():
+        within = commands
+        if group:
+            choices = ", ".join(subcommands)
+            grouping = commands.add_parser(group, help=f"{choices}: see `stepprof {group} --help`")
+            within = grouping.add_subparsers(required=True, metavar="ACTION")
+        for name, subcommand in subcommands.items():
+            leaf = within.add_parser(name, help=subcommand.help, parents=[common], epilog=_EXIT_CODES)
+            subcommand.configure(leaf)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, *, directory: str, debug: bool | str) -> None:
+    """Options that stand before or after the subcommand; there, the defaults must not undo what stood before it."""
+    parser.add_argument("--dir", default=directory, help="the folder that pytest --stepprof writes (.stepprof)")
+    parser.add_argument("--debug", action="store_true", default=debug, help="show tracebacks of errors")
+
+
+def _deliver(outcome: Outcome) -> int:
+    """Print, and keep the exit code even when the reader of standard output has gone (``stepprof show | head``)."""
+    for remark in outcome.remarks:
+        _tell(remark)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not break the report
+    try:
+        sys.stdout.write(outcome.text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit, and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(outcome.exit_code)
+
+
+def _complain(message: str, exit_code: ExitCode) -> int:
+    _tell(message)
+    return int(exit_code)
+
+
+def _tell(message: str) -> None:
+    lines = "\n".join(printable(line) for line in message.split("\n"))
+    sys.stderr.write(f"stepprof: {lines}\n")
+
+
+def _trace_back(wanted: bool) -> None:
+    if wanted:
+        traceback.print_exc()

@@ -1,0 +1,174 @@
+"""What a failing test says about itself: the text of its own report, and one line of it."""
+
+import re
+
+from pytest_stepprof.analysis.counters import counter_text
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
+from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
+from pytest_stepprof.record.scenario import Unit
+from pytest_stepprof.report.quantities import counted, ratio_text, time_text
+
+_GATES: tuple[Gate, ...] = ("outputs", "conditions", "counters", "time")
+_MISMATCHES_SHOWN = 5
+_COUNTERS_SHOWN = 10
+_REASONS_IN_A_LINE = 3
+
+
+def failure_text(
+    comparison: TestComparison, *, baseline: str, unit: Unit = "ms/step", samples_per_step: int | None = None
+) -> str:
+    """Write the report of a test that failed against ``baseline``: several lines, no traceback.
+
+    Times are shown in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``).
+    """
+    details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step)
+    lines = [_headline(comparison, baseline), comparison.node_id, "", *details, "", *_next_steps(comparison)]
+    return "\n".join(printable(line) for line in lines).rstrip()
+
+
+def gate_lines(
+    comparison: TestComparison, *, unit: Unit = "ms/step", samples_per_step: int | None = None
+) -> tuple[str, ...]:
+    """List the gates that have something to say, outputs first, each followed by its indented sentences."""
+    lines: list[str] = []
+    for gate in _GATES:
+        sentences = _gate_sentences(comparison, gate, unit, samples_per_step)
+        if sentences:
+            lines += [f"{gate}:", *(f"  {sentence}" for sentence in sentences)]
+    return tuple(lines)
+
+
+def verdict_line(comparison: TestComparison, *, unit: Unit = "ms/step", samples_per_step: int | None = None) -> str:
+    """Say in one line what became of a test: the verdict, the failed gates, and what speaks for it."""
+    return printable(f"{verdict_text(comparison)}: {_evidence(comparison, unit, samples_per_step)}")
+
+
+def verdict_text(comparison: TestComparison) -> str:
+    """The verdict, and which gates failed: ``regressed (outputs, counters)``."""
+    gates = f" ({', '.join(comparison.failed_gates)})" if comparison.failed_gates else ""
+    return f"{comparison.verdict}{gates}"
+
+
+def _gate_sentences(
+    comparison: TestComparison, gate: Gate, unit: Unit, samples_per_step: int | None
+) -> tuple[str, ...]:
+    """Everything that is known about one gate: its reasons first, then what no reason has said already."""
+    reasons = tuple(reason.text for reason in comparison.reasons if reason.gate == gate)
+    if gate == "outputs" and comparison.outputs is not None:
+        return (*reasons, *_output_details(comparison.outputs, reasons))
+    if gate == "counters":
+        return (*reasons, *_counter_details(comparison, reasons))
+    if gate == "time" and comparison.time is not None and not reasons:
+        return time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step)
+    return reasons
+
+
+def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | None) -> tuple[str, ...]:
+    """Both medians, the ratio with its interval, and what this comparison could have seen."""
+    before = time_text(time.before_ns, unit, samples_per_step)
+    after = time_text(time.after_ns, unit, samples_per_step)
+    level = f"level {time.level_per_test:.2g} per test, {counted(time.tests_sharing_level, 'test')} sharing it"
+    return (
+        f"median {before} before, {after} now: {ratio_text(time.ratio)}, {interval_text(time)}",
+        f"could have seen {ratio_text(time.smallest_visible_ratio)} ({level}; {time.noise})",
+    )
+
+
+def interval_text(time: TimeComparison) -> str:
+    """The interval of the ratio with its coverage; the ratio is after / before, above 1 is slower."""
+    coverage = f"{100 * (1 - 2 * time.level_per_test):.4g} %"
+    return f"{coverage} interval {ratio_text(time.ratio_lower)} to {ratio_text(time.ratio_upper)}"
+
+
+def _headline(comparison: TestComparison, baseline: str) -> str:
+    others = [gate for gate in comparison.failed_gates if gate != "outputs"]
+    regressed = f"regressed ({', '.join(others)})"
+    if "outputs" in comparison.failed_gates:
+        return f"stepprof: outputs differ from baseline '{baseline}'" + (f"; also {regressed}" if others else "")
+    if others:
+        return f"stepprof: {regressed} against baseline '{baseline}'"
+    return f"stepprof: {comparison.verdict} against baseline '{baseline}'"
+
+
+def _evidence(comparison: TestComparison, unit: Unit, samples_per_step: int | None) -> str:
+    deciding = [reason for reason in comparison.reasons if reason.weight == "decides"]
+    if deciding:
+        gate = min(deciding, key=lambda reason: _rank(reason, comparison.failed_gates)).gate
+        texts = [reason.text for reason in deciding if reason.gate == gate]
+        more = f"; and {len(texts) - _REASONS_IN_A_LINE} more" if len(texts) > _REASONS_IN_A_LINE else ""
+        return "; ".join(texts[:_REASONS_IN_A_LINE]) + more
+    if comparison.time is not None:
+        return time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step)[0]
+    return comparison.reasons[0].text if comparison.reasons else "no reason was recorded"
+
+
+def _rank(reason: Reason, failed_gates: tuple[Gate, ...]) -> tuple[bool, int]:
+    """Failed gates come before the others, and then the order of trust."""
+    return reason.gate not in failed_gates, _GATES.index(reason.gate)
+
+
+def _output_details(outputs: OutputComparison, said: tuple[str, ...]) -> tuple[str, ...]:
+    """Up to five mismatches with their numbers, less what a reason or the mismatch's own message says already."""
+    details = []
+    if outputs.note is not None and not any(outputs.note in reason for reason in said):
+        details.append(outputs.note)
+    for mismatch in outputs.mismatches[:_MISMATCHES_SHOWN]:
+        details += _mismatch_lines(mismatch, said)
+    left_out = len(outputs.mismatches) - _MISMATCHES_SHOWN
+    if left_out > 0:
+        details.append(f"{left_out} more of {len(outputs.mismatches)} mismatches not shown")
+    return tuple(details)
+
+
+def _mismatch_lines(mismatch: OutputMismatch, said: tuple[str, ...]) -> list[str]:
+    place = mismatch.path or "the result itself"
+    known = any(f"{place}: {mismatch.message}" in reason for reason in said)
+    lines = [] if known else [f"at {place}: {mismatch.kind}: {mismatch.message}"]
+    numbers = (_difference_text(mismatch), _extent_text(mismatch))
+    prefix = f"at {place}: " if known else "  "
+    return lines + [prefix + text for text in numbers if text]
+
+
+def _difference_text(mismatch: OutputMismatch) -> str:
+    parts = []
+    if _is_news(mismatch.largest_absolute, mismatch):
+        where = f" at index {list(mismatch.worst_index)}" if mismatch.worst_index else ""
+        parts.append(f"largest absolute difference {mismatch.largest_absolute:.6g}{where}")
+    if _is_news(mismatch.largest_relative, mismatch):
+        parts.append(f"largest relative difference {mismatch.largest_relative:.6g}")
+    return ", ".join(parts)
+
+
+def _extent_text(mismatch: OutputMismatch) -> str:
+    if not _is_news(mismatch.relative_tolerance, mismatch):
+        return ""
+    tolerance = f"rtol {mismatch.relative_tolerance:.6g}, atol {mismatch.absolute_tolerance or 0:.6g}"
+    if mismatch.elements is None or mismatch.elements_beyond is None:
+        return f"tolerance: {tolerance}"
+    return f"{mismatch.elements_beyond} of {counted(mismatch.elements, 'element')} beyond {tolerance}"
+
+
+def _is_news(number: float | None, mismatch: OutputMismatch) -> bool:
+    return number is not None and f"{number:.6g}" not in re.split(r"[\s,;]+", mismatch.message)
+
+
+def _counter_details(comparison: TestComparison, said: tuple[str, ...]) -> tuple[str, ...]:
+    """The gated changes that no reason names; the others only where nobody has spoken about counters at all."""
+    gated = [counter_text(change) for change in comparison.counters if change.gated]
+    others = [f"{counter_text(change)} (not gated)" for change in comparison.counters if not change.gated]
+    texts = [text for text in gated if text not in said] + ([] if said else others)
+    left_out = len(texts) - _COUNTERS_SHOWN
+    more = (f"{left_out} more of {len(texts)} changed counters not shown",) if left_out > 0 else ()
+    return (*texts[:_COUNTERS_SHOWN], *more)
+
+
+def _next_steps(comparison: TestComparison) -> list[str]:
+    steps = []
+    if "outputs" in comparison.failed_gates:
+        steps.append("If the new result is the right one, accept it with --stepprof-update-outputs.")
+    if "counters" in comparison.failed_gates:
+        steps.append("If the additional work is meant, save a new baseline with --stepprof-save=NAME.")
+    if "time" in comparison.failed_gates:
+        steps.append("To tell a slower step from a slower hour, or to see small changes, use: stepprof ab BASE.")
+    return steps

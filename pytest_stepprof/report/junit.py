@@ -1,0 +1,56 @@
+"""What a test's verdict adds to JUnit XML, as properties of its test case."""
+
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.record.comparison import TestComparison, TimeComparison
+from pytest_stepprof.record.measurement import Measurement
+
+
+def properties(comparison: TestComparison | None, measurement: Measurement | None) -> tuple[tuple[str, str], ...]:
+    """Name and value of each property; times are in nanoseconds per step, ratios are after / before.
+
+    Either argument may be missing: a test that was not compared has no verdict, one that broke no measurement.
+    """
+    found: list[tuple[str, str]] = []
+    if measurement is not None:
+        found += _measured(measurement)
+    if comparison is not None:
+        found += _judged(comparison)
+    return tuple((name, printable(value)) for name, value in found)
+
+
+def _measured(measurement: Measurement) -> list[tuple[str, str]]:
+    dispersion, scenario = measurement.dispersion, measurement.scenario
+    found = [
+        ("stepprof_median_ns", f"{dispersion.median_ns:.0f}"),
+        ("stepprof_samples", str(dispersion.count)),
+        ("stepprof_runs", str(len(measurement.runs))),
+        ("stepprof_cold_start_ns", str(measurement.cold_start.step_ns)),
+        ("stepprof_unit", scenario.unit),
+    ]
+    if dispersion.mad_ns is not None:
+        found.insert(1, ("stepprof_mad_ns", f"{dispersion.mad_ns:.0f}"))
+    if scenario.samples_per_step is not None:
+        found.append(("stepprof_samples_per_step", str(scenario.samples_per_step)))
+    return found
+
+
+def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
+    found = [
+        ("stepprof_verdict", comparison.verdict),
+        ("stepprof_failed_gates", ",".join(comparison.failed_gates)),
+    ]
+    if comparison.outputs is not None:
+        found.append(("stepprof_outputs", comparison.outputs.status))
+    if comparison.time is not None:
+        found += _timed(comparison.time)
+    return found
+
+
+def _timed(time: TimeComparison) -> list[tuple[str, str]]:
+    return [
+        ("stepprof_baseline_median_ns", f"{time.before_ns:.0f}"),
+        ("stepprof_ratio", f"{time.ratio:.6g}"),
+        ("stepprof_ratio_lower", f"{time.ratio_lower:.6g}"),
+        ("stepprof_ratio_upper", f"{time.ratio_upper:.6g}"),
+        ("stepprof_smallest_visible_ratio", f"{time.smallest_visible_ratio:.6g}"),
+    ]

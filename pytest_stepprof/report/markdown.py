@@ -1,0 +1,85 @@
+"""A Document as GitHub-flavoured Markdown.
+
+Escapes follow the GFM specification (backslash escapes 6.1, code spans 6.3, tables 4.10), with character
+references for ``<``, ``>`` and ``&`` because some readers of Markdown take HTML in any shape.
+"""
+
+import re
+
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.report.document import Alignment, Block, Bullets, Document, Heading, Lines, Paragraph, Table, Text
+
+_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@&#8203;"}  # a zero-width space keeps @names from pinging
+_SPECIAL = re.compile(r"[\\`*_\[\]|~&<>#$@]")
+_LIST_START = re.compile(r"^(?:(?P<bullet>[-+=])|(?P<number>\d{1,9})(?P<stop>[.)]))(?=\s|$)")
+_RULES: dict[Alignment, str] = {"left": ":---", "right": "---:"}
+
+
+def render_markdown(document: Document) -> str:
+    """Write a document as GitHub-flavoured Markdown that ends with a line break."""
+    parts = [f"## {_inline(document.title)}", *(_render_block(block) for block in document.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escape(text: str) -> str:
+    """Escape one line of text so that Markdown shows it as it is, wherever it stands."""
+    escaped = _SPECIAL.sub(lambda found: _REFERENCES.get(found[0], "\\" + found[0]), text)
+    return _LIST_START.sub(_escape_list_start, escaped)
+
+
+def code_span(text: str) -> str:
+    """Put one line of text into a code span that its own backticks cannot close."""
+    if not text.strip():
+        return escape(text)
+    fence = "`" * (_longest_backticks(text) + 1)
+    padding = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
+    return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def _escape_list_start(found: re.Match[str]) -> str:
+    return f"\\{found['bullet']}" if found["bullet"] else f"{found['number']}\\{found['stop']}"
+
+
+def _longest_backticks(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _inline(text: Text) -> str:
+    content = " ".join(printable(text.content).splitlines())
+    if text.literal:
+        return code_span(content)
+    escaped = escape(content.strip())
+    return f"**{escaped}**" if text.tone == "bad" and escaped else escaped
+
+
+def _cell(text: Text) -> str:
+    inline = _inline(text)
+    # A table is cut at pipes before code spans are seen, so that a pipe inside a span needs its backslash too.
+    return inline.replace("|", "\\|") if text.literal else inline
+
+
+def _render_block(block: Block) -> str:
+    match block:
+        case Heading(text=text, level=level):
+            return f"{'#' * (level + 2)} {_inline(text)}"
+        case Paragraph(text=text):
+            return _inline(text)
+        case Bullets(items=items):
+            return "\n".join(f"- {_inline(item)}" for item in items)
+        case Lines(lines=lines):
+            printed = [printable(line) for line in lines]
+            fence = "`" * max(3, max(map(_longest_backticks, printed), default=0) + 1)
+            return "\n".join((f"{fence}text", *printed, fence))
+        case Table():
+            return _render_table(block)
+
+
+def _render_table(table: Table) -> str:
+    if not table.rows:
+        return ""
+    rows = (
+        [escape(header) for header in table.headers],
+        [_RULES[alignment] for alignment in table.alignments],
+        *([_cell(cell) for cell in row] for row in table.rows),
+    )
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

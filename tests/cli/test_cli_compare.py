@@ -1,0 +1,183 @@
+"""``stepprof compare``: verdicts become exit codes."""
+
+import msgspec
+import pytest
+import torch
+from sample_records import sample_measurement, sample_session
+
+from pytest_stepprof.cli.compare import exit_code
+from pytest_stepprof.cli.main import main
+from pytest_stepprof.measure.outputs import take_outputs
+from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.record.window import Counter
+from pytest_stepprof.store.directory import Store
+
+changed = msgspec.structs.replace
+BASE, HEAD = "20240229T120000.000000Z-000000000001", "20240301T120000.000000Z-000000000002"
+
+
+def measured(median_ns=2_000_000.0, copies=3, output=1.0, key="test_training.py::test_step[size=4]", **changes):
+    """One measurement, with the payload of its outputs."""
+    base = sample_measurement()
+    taken = take_outputs({"logits": torch.full((2, 3), output)})
+    counters = (Counter(name="calls of aten::copy_", unit="calls", per_step=(copies, copies), exact=True),)
+    measurement = changed(
+        base,
+        test=changed(base.test, key=key, node_id=key),
+        dispersion=changed(base.dispersion, median_ns=median_ns),
+        window=changed(base.window, counters=counters),
+        outputs=taken.stored,
+        **changes,
+    )
+    return measurement, {taken.stored.payload_sha256: taken.payload}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def saved(store, session_id, *pairs, baseline=None):
+    session = sample_session(session_id=session_id, measurements=tuple(measurement for measurement, _ in pairs))
+    store.save_session(session, {sha256: payload for _, payloads in pairs for sha256, payload in payloads.items()})
+    if baseline is not None:
+        store.append_to_baseline(baseline, session)
+
+
+def compared(store, capsys, *arguments):
+    code = main(["compare", *arguments, "--dir", str(store.directory)])
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("head", "code", "said"),
+    [
+        ({}, 0, " equal "),
+        ({"median_ns": 1_000_000.0 / 4}, 0, "improved"),
+        ({"median_ns": 8_000_000.0}, 1, "2.00 ms/step before, 8.00 ms/step now, 4.00x slower"),
+        ({"copies": 4}, 1, "aten::copy_ 3 -> 4 calls per step"),
+        ({"output": 1.5}, 1, "6 of 6 elements differ"),
+        ({"start_state_digest": "f" * 64}, 2, "started from other weights"),
+        ({"key": "t.py::new"}, 2, "no baseline"),
+    ],
+    ids=["unchanged", "faster", "slower", "another copy", "another result", "other weights", "another test"],
+)
+def test_exit_code_and_reason(store, capsys, head, code, said):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(**head))
+    found, out, err = compared(store, capsys, "main")
+    assert (found, err) == (code, "")
+    assert said in " ".join(out.split())
+
+
+def test_the_newest_baseline_session_with_the_test_counts(store, capsys):
+    saved(store, BASE, measured(output=1.0), measured(output=1.0, key="t.py::old"), baseline="main")
+    saved(store, "20240229T130000.000000Z-000000000003", measured(output=1.5), baseline="main")
+    saved(store, HEAD, measured(output=1.5), measured(output=1.0, key="t.py::old"))
+    code, out, _ = compared(store, capsys, "main")
+    assert code == 0
+    assert out.count(" equal ") == 2
+
+
+def test_a_session_by_name(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(copies=9))
+    assert compared(store, capsys, "main", HEAD)[0] == 1
+    assert compared(store, capsys, "main", BASE)[0] == 0
+
+
+def test_two_tests_share_the_level(store, capsys):
+    saved(store, BASE, measured(), measured(key="t.py::b"), baseline="main")
+    saved(store, HEAD, measured(), measured(key="t.py::b"), measured(key="t.py::c"))
+    assert "2 tests share the error level" in " ".join(compared(store, capsys, "main")[1].split())
+
+
+def test_an_unknown_baseline(store, capsys):
+    saved(store, HEAD, measured())
+    code, out, err = compared(store, capsys, "main")
+    assert (code, out) == (2, "")
+    assert "found no baseline 'main'" in err
+
+
+def test_a_missing_payload_is_an_error(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured())
+    for file in (store.directory / "payloads").iterdir():
+        file.unlink()
+    code, _, err = compared(store, capsys, "main")
+    assert code == 2
+    assert "the stored outputs" in err
+
+
+def test_a_tolerance_accepts_another_result(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(output=1.5))
+    assert compared(store, capsys, "main", "--rtol", "0", "--atol", "0.6")[0] == 0
+    assert compared(store, capsys, "main", "--rtol", "0", "--atol", "0.4")[0] == 1
+
+
+def test_one_tolerance_alone_is_refused(store, capsys):
+    code, _, err = compared(store, capsys, "main", "--rtol", "0.1")
+    assert code == 2
+    assert "give --atol as well" in err
+
+
+@pytest.mark.parametrize("arguments", [("--level", "0.5"), ("--level", "x"), ("--tolerance", "-1"), ("--limit", "inf")])
+def test_numbers_that_make_no_sense(store, capsys, arguments):
+    with pytest.raises(SystemExit) as left:
+        compared(store, capsys, "main", *arguments)
+    assert left.value.code == 2
+
+
+def test_a_larger_tolerance_forgives(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(median_ns=8_000_000.0))
+    assert compared(store, capsys, "main", "--tolerance", "5", "--limit", "9")[0] == 0
+
+
+def test_markdown(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(copies=4))
+    code, out, _ = compared(store, capsys, "main", "--markdown")
+    assert code == 1
+    assert "| equal | **regressed** |" in out
+
+
+def judged(*tests, missing=()):
+    comparisons = tuple(
+        TestComparison(
+            key=str(number),
+            node_id=str(number),
+            verdict=verdict,
+            reasons=(),
+            outputs=None,
+            counters=(),
+            time=None,
+            failed_gates=failed,
+        )
+        for number, (verdict, failed) in enumerate(tests)
+    )
+    return Comparison(baseline="b", baseline_sessions=(), tests_sharing_level=1, tests=comparisons, missing=missing)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "code", "strict_code"),
+    [
+        (judged(("not regressed", ())), 0, 0),
+        (judged(("improved", ()), ("no baseline", ())), 0, 0),
+        (judged(("improved", ()), ("inconclusive", ())), 0, 1),
+        (judged(("improved", ()), ("not comparable", ())), 0, 1),
+        (judged(("improved", ()), missing=("gone",)), 0, 1),
+        (judged(("not regressed", ()), ("regressed", ("time",))), 1, 1),
+        (judged(("regressed", ())), 1, 1),
+        (judged(("not comparable", ("counters",))), 1, 1),
+        (judged(("error", ()), ("not regressed", ())), 3, 3),
+        (judged(("error", ()), ("regressed", ("time",))), 1, 1),
+        (judged(("no baseline", ()), ("not comparable", ())), 2, 2),
+        (judged(), 2, 2),
+        (judged(missing=("gone",)), 2, 2),
+    ],
+)
+def test_exit_codes(comparison, code, strict_code):
+    assert exit_code(comparison, strict=False) == code
+    assert exit_code(comparison, strict=True) == strict_code

@@ -1,0 +1,212 @@
+"""The text of a failing test: everything once, nothing missing."""
+
+import pytest
+
+from pytest_stepprof.record.comparison import CounterChange, Reason, TestComparison, TimeComparison
+from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
+from pytest_stepprof.report.failure import failure_text, gate_lines, interval_text, verdict_line
+
+TIME = TimeComparison(
+    before_ns=2_000_000.0,
+    after_ns=4_000_000.0,
+    ratio=2.0,
+    ratio_lower=1.5,
+    ratio_upper=2.7,
+    level_per_test=0.005,
+    tests_sharing_level=2,
+    smallest_visible_ratio=1.4,
+    noise="stated noise",
+    verdict="regressed",
+)
+COPY = CounterChange(name="calls of aten::copy_", unit="calls", before=3, after=4, gated=True)
+
+
+def compared(**changes):
+    fields = {
+        "key": "t.py::test_a",
+        "node_id": "t.py::test_a",
+        "verdict": "regressed",
+        "reasons": (),
+        "outputs": None,
+        "counters": (),
+        "time": None,
+        "failed_gates": (),
+    }
+    return TestComparison(**(fields | changes))
+
+
+def reason(gate, text, weight="decides"):
+    return Reason(gate=gate, weight=weight, text=text)
+
+
+def differing(*mismatches, note=None):
+    return OutputComparison(status="differ", leaves_compared=1, mismatches=mismatches, note=note)
+
+
+def mismatch(**changes):
+    fields = {
+        "path": "['logits']",
+        "kind": "value",
+        "message": "not close",
+        "elements": 40,
+        "elements_beyond": 12,
+        "largest_absolute": 0.05,
+        "largest_relative": 0.0125,
+        "worst_index": (3, 1),
+        "relative_tolerance": 1.3e-06,
+        "absolute_tolerance": 1e-05,
+    }
+    return OutputMismatch(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdict", "headline"),
+    [
+        (("outputs",), "regressed", "stepprof: outputs differ from baseline 'main'"),
+        (("counters",), "regressed", "stepprof: regressed (counters) against baseline 'main'"),
+        (("counters", "time"), "regressed", "stepprof: regressed (counters, time) against baseline 'main'"),
+        (
+            ("outputs", "counters"),
+            "regressed",
+            "stepprof: outputs differ from baseline 'main'; also regressed (counters)",
+        ),
+        ((), "error", "stepprof: error against baseline 'main'"),
+    ],
+)
+def test_headline(failed, verdict, headline):
+    text = failure_text(compared(failed_gates=failed, verdict=verdict), baseline="main")
+    assert text.splitlines()[:2] == [headline, "t.py::test_a"]
+
+
+def test_a_mismatch_has_its_place_its_numbers_and_the_tolerance():
+    lines = gate_lines(compared(outputs=differing(mismatch()), failed_gates=("outputs",)))
+    assert lines == (
+        "outputs:",
+        "  at ['logits']: value: not close",
+        "    largest absolute difference 0.05 at index [3, 1], largest relative difference 0.0125",
+        "    12 of 40 elements beyond rtol 1.3e-06, atol 1e-05",
+    )
+
+
+def test_what_a_message_says_is_not_said_again():
+    message = (
+        "12 of 40 elements differ by more than rtol 1.3e-06, atol 1e-05; "
+        "the largest difference is 0.05, at [3, 1]; relative 0.0125"
+    )
+    lines = gate_lines(
+        compared(
+            outputs=differing(mismatch(message=message)),
+            reasons=(reason("outputs", f"The outputs differ, first at ['logits']: {message}"),),
+        )
+    )
+    assert lines == ("outputs:", f"  The outputs differ, first at ['logits']: {message}")
+
+
+def test_the_result_itself_has_a_name():
+    lines = gate_lines(compared(outputs=differing(OutputMismatch(path="", kind="shape", message="[2] before"))))
+    assert lines[1:] == ("  at the result itself: shape: [2] before",)
+
+
+def test_many_mismatches_are_counted():
+    lines = gate_lines(compared(outputs=differing(*(mismatch(path=f"[{number}]") for number in range(8)))))
+    assert lines[-1] == "  3 more of 8 mismatches not shown"
+    assert sum(line.startswith("  at [") for line in lines) == 5
+
+
+def test_why_nothing_was_compared():
+    outputs = OutputComparison(status="not compared", leaves_compared=0, mismatches=(), note="no leaf")
+    assert gate_lines(compared(outputs=outputs)) == ("outputs:", "  no leaf")
+    told = compared(outputs=outputs, reasons=(reason("outputs", "The outputs were not compared: no leaf", "warns"),))
+    assert gate_lines(told) == ("outputs:", "  The outputs were not compared: no leaf")
+
+
+def test_counters_are_named_once():
+    assert gate_lines(compared(counters=(COPY,))) == ("counters:", "  aten::copy_ 3 -> 4 calls per step")
+    told = compared(counters=(COPY,), reasons=(reason("counters", "aten::copy_ 3 -> 4 calls per step"),))
+    assert gate_lines(told) == ("counters:", "  aten::copy_ 3 -> 4 calls per step")
+
+
+def test_many_counters_are_counted():
+    changes = tuple(
+        CounterChange(name=f"calls of op{number}", unit="calls", before=0, after=1, gated=True) for number in range(13)
+    )
+    lines = gate_lines(compared(counters=changes))
+    assert len(lines) == 12
+    assert lines[-1] == "  3 more of 13 changed counters not shown"
+
+
+def test_time_has_both_medians_the_interval_and_what_could_be_seen():
+    assert gate_lines(compared(time=TIME)) == (
+        "time:",
+        "  median 2.00 ms/step before, 4.00 ms/step now: 2.00x slower, 99 % interval 1.50x slower to 2.70x slower",
+        "  could have seen 1.40x slower (level 0.005 per test, 2 tests sharing it; stated noise)",
+    )
+
+
+def test_time_in_the_declared_unit():
+    lines = gate_lines(compared(time=TIME), unit="samples/s", samples_per_step=4)
+    assert "2000 samples/s before, 1000 samples/s now: 2.00x slower" in lines[1]
+
+
+def test_time_is_told_once():
+    told = compared(time=TIME, reasons=(reason("time", "Slower: 2.00 ms/step before, 4.00 ms/step now."),))
+    assert gate_lines(told) == ("time:", "  Slower: 2.00 ms/step before, 4.00 ms/step now.")
+
+
+def test_the_interval_covers_what_both_sides_leave():
+    assert interval_text(TIME).startswith("99 % interval")
+
+
+@pytest.mark.parametrize(
+    ("gate", "advice"),
+    [("outputs", "--stepprof-update-outputs"), ("counters", "--stepprof-save=NAME"), ("time", "stepprof ab")],
+)
+def test_what_to_do_next(gate, advice):
+    assert advice in failure_text(compared(failed_gates=(gate,)), baseline="main").splitlines()[-1]
+
+
+def test_no_advice_where_nothing_failed():
+    text = failure_text(compared(verdict="error", reasons=(reason("conditions", "broke"),)), baseline="main")
+    assert text.splitlines()[-1] == "  broke"
+
+
+@pytest.mark.parametrize(
+    ("comparison", "line"),
+    [
+        (
+            compared(
+                reasons=(reason("time", "slow"), reason("counters", "more work")), failed_gates=("counters", "time")
+            ),
+            "regressed (counters, time): more work",
+        ),
+        (
+            compared(reasons=(reason("outputs", "ok", "informs"), reason("time", "slow")), failed_gates=("time",)),
+            "regressed (time): slow",
+        ),
+        (
+            compared(
+                verdict="not comparable",
+                reasons=tuple(reason("conditions", f"fact {number}") for number in range(5)),
+            ),
+            "not comparable: fact 0; fact 1; fact 2; and 2 more",
+        ),
+        (
+            compared(verdict="regressed", time=TIME),
+            "regressed: median 2.00 ms/step before, 4.00 ms/step now: 2.00x slower, "
+            "99 % interval 1.50x slower to 2.70x slower",
+        ),
+        (compared(verdict="error"), "error: no reason was recorded"),
+        (compared(verdict="error", reasons=(reason("time", "hint", "informs"),)), "error: hint"),
+    ],
+)
+def test_verdict_line(comparison, line):
+    assert verdict_line(comparison) == line
+
+
+def test_nothing_from_outside_breaks_a_line():
+    hostile = compared(node_id="t.py::a\nb\x1b[0m", reasons=(reason("outputs", "x\r\ny"),), failed_gates=("outputs",))
+    text = failure_text(hostile, baseline="ma\nin")
+    assert "'ma\\x0ain'" in text
+    assert "t.py::a\\x0ab\\x1b[0m" in text
+    assert not set(text) & {"\r", "\x1b"}
+    assert "\n" not in verdict_line(hostile)

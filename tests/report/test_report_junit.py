@@ -1,0 +1,80 @@
+"""Properties for JUnit XML."""
+
+import msgspec
+from sample_records import sample_measurement
+
+from pytest_stepprof.record.comparison import TestComparison, TimeComparison
+from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.report.junit import properties
+
+TIME = TimeComparison(
+    before_ns=1_000_000.4,
+    after_ns=2_000_000.0,
+    ratio=2.0,
+    ratio_lower=1.5,
+    ratio_upper=2.666666666,
+    level_per_test=0.01,
+    tests_sharing_level=1,
+    smallest_visible_ratio=1.89,
+    noise="stated noise",
+    verdict="regressed",
+)
+
+
+def judged(**changes):
+    comparison = TestComparison(
+        key="k",
+        node_id="n",
+        verdict="regressed",
+        reasons=(),
+        outputs=OutputComparison(status="equal", leaves_compared=1, mismatches=()),
+        counters=(),
+        time=TIME,
+        failed_gates=("counters", "time"),
+    )
+    return msgspec.structs.replace(comparison, **changes)
+
+
+def test_all_properties():
+    assert properties(judged(), sample_measurement()) == (
+        ("stepprof_median_ns", "2000000"),
+        ("stepprof_mad_ns", "10000"),
+        ("stepprof_samples", "15"),
+        ("stepprof_runs", "3"),
+        ("stepprof_cold_start_ns", "9000000"),
+        ("stepprof_unit", "ms/step"),
+        ("stepprof_samples_per_step", "4"),
+        ("stepprof_verdict", "regressed"),
+        ("stepprof_failed_gates", "counters,time"),
+        ("stepprof_outputs", "equal"),
+        ("stepprof_baseline_median_ns", "1000000"),
+        ("stepprof_ratio", "2"),
+        ("stepprof_ratio_lower", "1.5"),
+        ("stepprof_ratio_upper", "2.66667"),
+        ("stepprof_smallest_visible_ratio", "1.89"),
+    )
+
+
+def test_what_does_not_exist_has_no_property():
+    measurement = sample_measurement()
+    measurement = msgspec.structs.replace(
+        measurement,
+        scenario=msgspec.structs.replace(measurement.scenario, samples_per_step=None),
+        dispersion=msgspec.structs.replace(measurement.dispersion, mad_ns=None),
+    )
+    names = [name for name, _ in properties(judged(outputs=None, time=None, failed_gates=()), measurement)]
+    assert names == [
+        "stepprof_median_ns",
+        "stepprof_samples",
+        "stepprof_runs",
+        "stepprof_cold_start_ns",
+        "stepprof_unit",
+        "stepprof_verdict",
+        "stepprof_failed_gates",
+    ]
+
+
+def test_either_side_may_be_missing():
+    assert properties(None, None) == ()
+    assert ("stepprof_verdict", "regressed") in properties(judged(), None)
+    assert "stepprof_verdict" not in dict(properties(None, sample_measurement()))
