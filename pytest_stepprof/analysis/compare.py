@@ -1,0 +1,257 @@
+"""A measurement against a baseline: conditions, outputs, counters, time, in the order in which they can be trusted."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pytest_stepprof.analysis.conditions import other_conditions, other_machine
+from pytest_stepprof.analysis.counters import compare_counters, counter_text
+from pytest_stepprof.analysis.time_verdict import compare_time
+from pytest_stepprof.analysis.units import format_ratio, format_time
+from pytest_stepprof.record.comparison import (
+    Comparison,
+    CounterChange,
+    Gate,
+    Reason,
+    TestComparison,
+    TimeComparison,
+    Verdict,
+    Weight,
+)
+from pytest_stepprof.record.environment import Environment
+from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.scenario import Scenario
+from pytest_stepprof.record.session import Session
+from pytest_stepprof.record.settings import GateMode, JudgeSettings
+
+_NAMED = 5
+_WEIGHT_OF_A_FAILURE: dict[GateMode, Weight] = {"fail": "decides", "warn": "warns", "off": "informs"}
+
+
+class _Judged(NamedTuple):
+    """What one gate says, and whether it fails the test."""
+
+    reasons: tuple[Reason, ...]
+    failed: bool
+
+
+def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Measurement] | None:
+    """Return the newest session that measured the test ``key``, and what it measured; sessions come oldest first."""
+    for session in reversed(baseline_sessions):
+        for measurement in session.measurements:
+            if measurement.test.key == key:
+                return session, measurement
+    return None
+
+
+def compare_sessions(
+    session: Session,
+    baseline_name: str,
+    baseline_sessions: Sequence[Session],
+    *,
+    outputs: Mapping[str, OutputComparison],
+    judge: JudgeSettings,
+    tests_sharing_level: int,
+) -> Comparison:
+    """Compare every test of ``session`` with the newest baseline session that holds it.
+
+    ``outputs`` maps test keys to the comparison of their outputs with that newest session's. ``missing`` are tests
+    of any baseline session that ``session`` did not measure.
+    """
+    tests = []
+    for measurement in session.measurements:
+        key = measurement.test.key
+        base_session, before = newest(baseline_sessions, key) or (None, None)
+        tests.append(
+            compare_test(
+                measurement,
+                before,
+                now_environment=session.environment,
+                before_environment=base_session.environment if base_session is not None else None,
+                outputs=outputs.get(key),
+                judge=judge,
+                tests_sharing_level=tests_sharing_level,
+                baseline=baseline_name,
+            )
+        )
+    measured = {measurement.test.key for measurement in session.measurements}
+    known = {measurement.test.key for base in baseline_sessions for measurement in base.measurements}
+    return Comparison(
+        baseline=baseline_name,
+        baseline_sessions=tuple(base.session_id for base in baseline_sessions),
+        tests_sharing_level=tests_sharing_level,
+        tests=tuple(tests),
+        missing=tuple(sorted(known - measured)),
+    )
+
+
+def compare_test(
+    now: Measurement,
+    before: Measurement | None,
+    *,
+    now_environment: Environment,
+    before_environment: Environment | None,
+    outputs: OutputComparison | None,
+    judge: JudgeSettings,
+    tests_sharing_level: int,
+    baseline: str,
+) -> TestComparison:
+    """Judge one test against its baseline.
+
+    Under other conditions (scenario, start state, first batch) nothing is compared. Otherwise the verdict is
+    ``regressed`` if a gate in mode ``fail`` failed, else ``not comparable`` if the machine's facts forbid to compare
+    time, else time's own word. That word stays true when the time gate only warns or is off: such a test may be
+    called ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is
+    shown with the verdict ``not comparable`` where it is not judged, on another machine or with other outputs.
+    """
+    if before is None:
+        text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
+        return _without_gates(now, "no baseline", (_reason("conditions", "decides", text),))
+    conditions = other_conditions(before, now)
+    if conditions:
+        told = tuple(_reason("conditions", "decides", text) for text in conditions)
+        remedy = f"Nothing is compared: measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
+        return _without_gates(now, "not comparable", (*told, _reason("conditions", "informs", remedy)))
+    changes, counters = _judge_counters(before, now, before_environment, now_environment, judge.counters)
+    outputs_judged = _judge_outputs(outputs, judge.outputs)
+    time = compare_time(
+        before_ns=before.dispersion.median_ns,
+        after_ns=now.dispersion.median_ns,
+        settings=judge,
+        tests_sharing_level=tests_sharing_level,
+    )
+    obstacle = _obstacle_to_time(before_environment, now_environment, outputs_judged.failed)
+    if obstacle is not None:
+        time = msgspec.structs.replace(time, verdict="not comparable")
+    others_failed = outputs_judged.failed or counters.failed
+    time_judged = _judge_time(time, now.scenario, judge, obstacle, others_failed=others_failed)
+    judged: dict[Gate, _Judged] = {"outputs": outputs_judged, "counters": counters, "time": time_judged}
+    failed = tuple(gate for gate, result in judged.items() if result.failed)
+    return TestComparison(
+        key=now.test.key,
+        node_id=now.test.node_id,
+        verdict="regressed" if failed else time.verdict,
+        reasons=tuple(reason for result in judged.values() for reason in result.reasons),
+        outputs=outputs,
+        counters=changes,
+        time=time,
+        failed_gates=failed,
+    )
+
+
+def _without_gates(now: Measurement, verdict: Verdict, reasons: tuple[Reason, ...]) -> TestComparison:
+    return TestComparison(
+        key=now.test.key,
+        node_id=now.test.node_id,
+        verdict=verdict,
+        reasons=reasons,
+        outputs=None,
+        counters=(),
+        time=None,
+        failed_gates=(),
+    )
+
+
+def _reason(gate: Gate, weight: Weight, text: str) -> Reason:
+    return Reason(gate=gate, weight=weight, text=text)
+
+
+def _judge_outputs(outputs: OutputComparison | None, mode: GateMode) -> _Judged:
+    if outputs is None or outputs.status == "not compared":
+        note = "" if outputs is None or outputs.note is None else f": {outputs.note}"
+        text = f"The outputs were not compared{note}"
+        return _Judged((_reason("outputs", "informs" if mode == "off" else "warns", text),), False)
+    if outputs.status == "equal":
+        return _Judged((), False)
+    count = len(outputs.mismatches)
+    text = f"The outputs differ from the baseline's in {count} {'place' if count == 1 else 'places'}"
+    if outputs.mismatches:
+        first = outputs.mismatches[0]
+        text += f", first at {first.path or 'the result itself'}: {first.message}"
+    return _Judged((_reason("outputs", _WEIGHT_OF_A_FAILURE[mode], text),), mode == "fail")
+
+
+def _judge_counters(
+    before: Measurement,
+    now: Measurement,
+    before_environment: Environment | None,
+    now_environment: Environment,
+    mode: GateMode,
+) -> tuple[tuple[CounterChange, ...], _Judged]:
+    """Compare counters where both sides ran one version of torch: another version calls other operators.
+
+    The device needs no look of its own: it belongs to the scenario, and that is the same when this is asked.
+    """
+    if mode == "off":
+        return (), _Judged((), False)
+    then = "not known" if before_environment is None else before_environment.software.get("torch", "not known")
+    here = now_environment.software.get("torch", "not known")
+    if then != here:
+        text = f"Counters are not compared, because another torch calls other operators: torch: {then} -> {here}"
+        return (), _Judged((_reason("counters", "informs", text),), False)
+    changes = compare_counters(before.window.counters, now.window.counters)
+    gated = [change for change in changes if change.gated]
+    others = [change for change in changes if not change.gated]
+    weight = _WEIGHT_OF_A_FAILURE[mode]
+    reasons = [_reason("counters", weight, counter_text(change)) for change in gated]
+    if others:
+        grew = any(change.after > change.before for change in others)
+        reasons.append(_reason("counters", "warns" if grew else "informs", _other_mix(others)))
+    return changes, _Judged(tuple(reasons), bool(gated) and mode == "fail")
+
+
+def _other_mix(changes: Sequence[CounterChange]) -> str:
+    listed = ", ".join(counter_text(change) for change in changes[:_NAMED])
+    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
+    return f"The mix of work changed, which fails nothing: {listed}{more}"
+
+
+def _obstacle_to_time(before: Environment | None, now: Environment, outputs_failed: bool) -> str | None:
+    """Say why time is not judged, or return ``None``; another machine comes first, because it lasts longer."""
+    if before is None:
+        return "it is not known where the baseline was measured"
+    facts = other_machine(before, now)
+    if facts:
+        return f"the baseline was measured elsewhere ({'; '.join(facts)})"
+    return "the outputs differ" if outputs_failed else None
+
+
+def _judge_time(
+    time: TimeComparison, scenario: Scenario, judge: JudgeSettings, obstacle: str | None, *, others_failed: bool
+) -> _Judged:
+    medians = " before, ".join(
+        format_time(value_ns, scenario.unit, scenario.samples_per_step) for value_ns in (time.before_ns, time.after_ns)
+    )
+    undecided: Weight = "informs" if others_failed else "decides"
+    if obstacle is not None:
+        return _Judged((_reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
+    text = f"{_claim(time.verdict, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
+    if time.verdict != "regressed":
+        return _Judged((_reason("time", undecided, text),), False)
+    return _Judged((_reason("time", _WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
+
+
+def _claim(verdict: Verdict, judge: JudgeSettings) -> str:
+    if verdict == "regressed":
+        return f"Slower by more than the tolerance of {_percent(judge.tolerance)}"
+    if verdict == "improved":
+        return f"Faster by more than the tolerance of {_percent(judge.tolerance)}"
+    if verdict == "not regressed":
+        return f"No slowdown above {_percent(judge.limit)}"
+    return f"Neither a slowdown above {_percent(judge.tolerance)} nor its absence shows"
+
+
+def _precision(time: TimeComparison, judge: JudgeSettings) -> str:
+    """The interval of the ratio, what could have been seen, and at which level."""
+    sharing = time.tests_sharing_level
+    level = f"level {_percent(time.level_per_test)}" + (
+        f", {_percent(judge.level)} shared by {sharing} tests" if sharing > 1 else ""
+    )
+    interval = f"the ratio of times lies between {time.ratio_lower:.3g} and {time.ratio_upper:.3g}"
+    return f"{interval}, could have seen {time.smallest_visible_ratio:.2f}x ({level}; {time.noise})"
+
+
+def _percent(relative: float) -> str:
+    return f"{100 * relative:.3g} %"

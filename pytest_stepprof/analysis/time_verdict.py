@@ -1,0 +1,52 @@
+"""Is a step slower than before? One value per session, an interval of their ratio, four answers."""
+
+import math
+
+from pytest_stepprof.analysis.session_noise import NOISE_DESCRIPTION, log_ratio_half_width
+from pytest_stepprof.record.comparison import TimeComparison, Verdict
+from pytest_stepprof.record.settings import JudgeSettings
+
+
+def compare_time(
+    *, before_ns: float, after_ns: float, settings: JudgeSettings, tests_sharing_level: int
+) -> TimeComparison:
+    """Compare the medians of two sessions, in nanoseconds per step.
+
+    The interval of the ratio after / before comes from the stated noise of one session at ``settings.level`` divided
+    among ``tests_sharing_level`` tests (Bonferroni), one-sided at each end. In this order: ``regressed`` if the
+    interval's lower end is above the tolerance, ``improved`` if its upper end is as far below 1 on the log scale,
+    ``not regressed`` if its upper end is below the limit, else ``inconclusive``.
+
+    Raises:
+        ValueError: a time is not positive and finite, or no test shares the level.
+    """
+    for name, value in (("before_ns", before_ns), ("after_ns", after_ns)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} has to be a positive, finite number of nanoseconds, it is {value!r}")
+    if tests_sharing_level < 1:
+        raise ValueError(f"at least the test itself shares the level, not {tests_sharing_level!r} tests")
+    level = settings.level / tests_sharing_level
+    half_width = log_ratio_half_width(level)
+    log_ratio = math.log(after_ns) - math.log(before_ns)
+    lower, upper = log_ratio - half_width, log_ratio + half_width
+    return TimeComparison(
+        before_ns=before_ns,
+        after_ns=after_ns,
+        ratio=math.exp(log_ratio),
+        ratio_lower=math.exp(lower),
+        ratio_upper=math.exp(upper),
+        level_per_test=level,
+        tests_sharing_level=tests_sharing_level,
+        smallest_visible_ratio=math.exp(half_width + math.log1p(settings.tolerance)),
+        noise=NOISE_DESCRIPTION,
+        verdict=_verdict(lower, upper, settings),
+    )
+
+
+def _verdict(lower: float, upper: float, settings: JudgeSettings) -> Verdict:
+    tolerance = math.log1p(settings.tolerance)
+    if lower > tolerance:
+        return "regressed"
+    if upper < -tolerance:
+        return "improved"
+    return "not regressed" if upper < math.log1p(settings.limit) else "inconclusive"

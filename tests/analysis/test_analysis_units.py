@@ -1,0 +1,69 @@
+"""Times and ratios as text."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_stepprof.analysis.units import format_ratio, format_time
+from pytest_stepprof.record.scenario import Unit
+
+
+@pytest.mark.parametrize(
+    ("ns", "unit", "samples", "text"),
+    [
+        (4_123_456.0, "ms/step", None, "4.12 ms/step"),
+        (41_234_567.0, "ms/step", 8, "41.2 ms/step"),
+        (412_345_678.0, "ms/step", None, "412 ms/step"),
+        (41_234_567_890.0, "ms/step", None, "41235 ms/step"),
+        (20_100.0, "ms/step", None, "0.0201 ms/step"),
+        (9_996_000.0, "ms/step", None, "10.00 ms/step"),
+        (1_000_000.0, "ms/step", None, "1.00 ms/step"),
+        (4_000_000.0, "samples/s", 32, "8000 samples/s"),
+        (3_000_000_000.0, "samples/s", 1, "0.333 samples/s"),
+    ],
+)
+def test_times_in_the_declared_unit(ns: float, unit: Unit, samples: int | None, text: str) -> None:
+    assert format_time(ns, unit, samples) == text
+
+
+@given(st.floats(1.0, 1e15))
+def test_a_time_is_shown_within_half_a_percent_and_without_an_exponent(ns: float) -> None:
+    number, unit = format_time(ns, "ms/step", None).split(" ")
+    assert unit == "ms/step"
+    assert re.fullmatch(r"\d+(\.\d+)?", number)
+    assert float(number) * 1e6 == pytest.approx(ns, rel=0.0051)
+
+
+def test_samples_per_second_need_the_number_of_samples() -> None:
+    with pytest.raises(ValueError, match="samples_per_step"):
+        format_time(1e6, "samples/s", None)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_time_or_ratio_is_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        format_time(bad, "ms/step", None)
+    with pytest.raises(ValueError, match="positive and finite"):
+        format_ratio(bad)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.07, "1.07x slower"),
+        (1 / 1.07, "1.07x faster"),
+        (2.0, "2.00x slower"),
+        (0.25, "4.00x faster"),
+        (12.34, "12.3x slower"),
+        (1234.5, "1234x slower"),
+        (1.004, "1.004x slower"),
+        (1 / 1.004, "1.004x faster"),
+        (1.0004, "1.00x"),
+        (1.0, "1.00x"),
+    ],
+)
+def test_ratios_as_a_person_says_them(ratio: float, text: str) -> None:
+    assert format_ratio(ratio) == text
