@@ -6,6 +6,7 @@ from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.conditions import condition_texts, declared_texts
 from pytest_stepprof.report.document import Block, Bullets, Document, Heading, Lines, Paragraph, Text
@@ -20,21 +21,28 @@ _STANDS = ("improved", "not regressed")
 
 
 def build_report(
-    session: Session, comparison: Comparison | None, *, verbosity: int, stored_at: str | None = None
+    session: Session,
+    comparison: Comparison | None,
+    *,
+    verbosity: int,
+    stored_at: str | None = None,
+    reasons_in_full: bool = True,
 ) -> Document:
     """Arrange everything a reader needs about one session.
 
     ``verbosity`` 1 adds the raw runs and the reasons that only inform, 2 every raw value. ``stored_at`` says where
-    the session's record lies.
+    the session's record lies. Without ``reasons_in_full`` each verdict takes one line: for a reader who has every
+    failing test's own report above.
     """
     comparisons = {} if comparison is None else {test.key: test for test in comparison.tests}
     measurements = {measurement.test.key: measurement for measurement in session.measurements}
+    part = _part if reasons_in_full else _short_part
     blocks: list[Block] = [
         overview_table(session, comparisons),
         _origin(session, comparison, stored_at),
-        *_part("Failed", [test for test in comparisons.values() if failed(test)], measurements),
-        *_part("Regressed, but no gate fails", [test for test in comparisons.values() if warned(test)], measurements),
-        *_part("Not judged", [test for test in comparisons.values() if unjudged(test)], measurements),
+        *part("Failed", [test for test in comparisons.values() if failed(test)], measurements),
+        *part("Regressed, but no gate fails", [test for test in comparisons.values() if warned(test)], measurements),
+        *part("Not judged", [test for test in comparisons.values() if unjudged(test)], measurements),
     ]
     for measurement in sorted(session.measurements, key=lambda one: _urgency(comparisons.get(one.test.key))):
         blocks += _test_blocks(measurement, comparisons.get(measurement.test.key), verbosity)
@@ -101,13 +109,31 @@ def _part(title: str, tests: Sequence[TestComparison], measurements: Mapping[str
     """A headed part that gives the reasons of some tests, and nothing at all without tests."""
     blocks: list[Block] = [Heading(Text(title), level=1)] if tests else []
     for test in tests:
-        measurement = measurements.get(test.key)
-        unit = "ms/step" if measurement is None else measurement.scenario.unit
-        samples = None if measurement is None else measurement.scenario.samples_per_step
+        unit, samples = _unit_of(measurements.get(test.key))
         blocks.append(Heading(Text(test.node_id, literal=True), level=2))
         blocks.append(Paragraph(Text(verdict_text(test), tone=verdict_tone(test))))
         blocks.append(Lines(gate_lines(test, unit=unit, samples_per_step=samples)))
     return tuple(blocks)
+
+
+def _short_part(
+    title: str, tests: Sequence[TestComparison], measurements: Mapping[str, Measurement]
+) -> tuple[Block, ...]:
+    """A headed part with one line for each test."""
+    if not tests:
+        return ()
+    lines = []
+    for test in tests:
+        unit, samples = _unit_of(measurements.get(test.key))
+        line = verdict_line(test, unit=unit, samples_per_step=samples)
+        lines.append(Text(f"{test.node_id}: {line}", tone=verdict_tone(test)))
+    return Heading(Text(title), level=1), Bullets(tuple(lines))
+
+
+def _unit_of(measurement: Measurement | None) -> tuple[Unit, int | None]:
+    if measurement is None:
+        return "ms/step", None
+    return measurement.scenario.unit, measurement.scenario.samples_per_step
 
 
 def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosity: int) -> list[Block]:

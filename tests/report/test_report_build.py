@@ -112,6 +112,16 @@ def test_a_row_of_a_session_without_comparison():
     assert "compared with: nothing (name a baseline with --stepprof-baseline=NAME)" in text(document)
 
 
+def test_in_short_each_verdict_takes_one_line_and_no_reason_is_repeated_below():
+    comparison = compared(judged("slow", "regressed", failed=("time",)), judged("odd", "not comparable"))
+    session = sample_session()
+    short = text(build_report(session, comparison, verbosity=0, reasons_in_full=False))
+    assert "--- Failed\n\n  - " in short
+    assert "slow: regressed (time): " in short
+    assert "odd: not comparable: " in short
+    assert len(short) < len(text(build_report(session, comparison, verbosity=0)))
+
+
 def test_a_test_that_was_judged_without_a_measurement_has_a_row():
     document = build_report(sample_session(measurements=()), compared(judged("broken", "error")), verbosity=0)
     assert rows(document) == [["t.py::broken", "-", "-", "-", "-", "not compared", "error"]]
