@@ -47,13 +47,16 @@ class WarmUp(Record, frozen=True, kw_only=True):
 class Restart(Record, frozen=True, kw_only=True):
     """The batches ran out inside a run: what it cost to begin again, outside of every sample.
 
-    ``step_ns`` is the unmeasured step that follows a restart when reading belongs to the step, else ``None``.
+    The first read after a restart may wait for workers to start, so it belongs to no sample. When reading belongs to
+    the step, the step on that first batch is not a sample either (``step_ns``), and ``abandoned_steps`` of the
+    sample in which the batches ran out were taken again; otherwise these are ``None`` and 0.
     """
 
     before_sample: int
     iterator_ns: int
     first_read_ns: int
     step_ns: int | None
+    abandoned_steps: int
 
 
 class Run(Record, frozen=True, kw_only=True):
