@@ -15,6 +15,7 @@ NoticeCode = Literal[
     "one-shot input",
     "profiler message",
     "recompiled",
+    "restore incomplete",
     "state not captured",
     "step does not repeat itself",
     "thread count changed",

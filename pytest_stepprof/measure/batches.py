@@ -1,0 +1,148 @@
+"""Where a step's batches come from: batch 0 first after every start, whatever the user handed in."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+import torch
+
+from pytest_stepprof.errors import BatchError, UsageError
+from pytest_stepprof.measure.clock import Clock
+
+
+class Exhausted(Exception):  # noqa: N818 - it says what happened, and it is no failure
+    """One pass over the batches is over; ``start`` begins the next."""
+
+
+class BatchFeed(Protocol):
+    """Hands out batches in order. Reads and starts are timed apart, in nanoseconds."""
+
+    @property
+    def description(self) -> str:
+        """Where the batches come from, for the scenario."""
+
+    def start(self) -> int | None:
+        """Begin again with batch 0; return what making the iterator took, ``None`` when there is none to make."""
+
+    def read(self) -> Any:
+        """Return the next batch, or raise ``Exhausted``."""
+
+    def close(self) -> None:
+        """Let go of the iterator and so of its workers."""
+
+
+class NoBatches:
+    """For a step that takes no batch."""
+
+    description = "none"
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def read(self) -> None:
+        """There is no batch."""
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryFeed:
+    """Batches that lie in memory are handed out in a circle: going round costs nothing that could be timed."""
+
+    def __init__(self, batches: Sequence[Any], description: str) -> None:
+        if not batches:
+            raise BatchError(f"batches ({description}) is empty; expected at least one batch.")
+        self._batches = batches
+        self._position = 0
+        self.description = description
+
+    def start(self) -> None:
+        """Go back to batch 0."""
+        self._position = 0
+
+    def read(self) -> Any:
+        """Return the next batch; the first one follows the last."""
+        batch = self._batches[self._position]
+        self._position = (self._position + 1) % len(self._batches)
+        return batch
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class LoaderFeed:
+    """A loader that can be iterated again and again: every start makes a new iterator."""
+
+    def __init__(self, loader: Iterable[Any], clock: Clock) -> None:
+        self._loader = loader
+        self._clock = clock
+        self._iterator: Iterator[Any] | None = None
+        self.description = _describe_loader(loader)
+
+    def start(self) -> int:
+        """Make a new iterator, after letting go of the old one and its workers; return the making's nanoseconds."""
+        self.close()
+        begin = self._clock()
+        self._iterator = iter(self._loader)
+        return self._clock() - begin
+
+    def read(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            Exhausted: this pass is over.
+        """
+        if self._iterator is None:
+            raise Exhausted
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            raise Exhausted from None
+
+    def close(self) -> None:
+        """Drop the iterator."""
+        self._iterator = None
+
+
+def _describe_loader(loader: object) -> str:
+    name = f"{type(loader).__module__}.{type(loader).__qualname__}"
+    if isinstance(loader, torch.utils.data.DataLoader):
+        dataset = type(loader.dataset).__qualname__
+        return f"{name} of {dataset}, batch_size={loader.batch_size}, num_workers={loader.num_workers}"
+    return name
+
+
+def feed_of(batches: object, clock: Clock, replayed: int) -> BatchFeed:
+    """Make the feed for whatever was given as ``batches=``.
+
+    ``None`` gives no batches; a list or tuple lies in memory; an iterator that can be used once is replayed from
+    its first ``replayed`` batches; any other iterable is started anew.
+
+    Raises:
+        UsageError: ``batches`` is one batch rather than an iterable of batches, or no iterable at all.
+        BatchError: there are no batches, or fewer than ``replayed`` in an iterator that can be used once.
+    """
+    if batches is None:
+        return NoBatches()
+    if isinstance(batches, (torch.Tensor, Mapping, str, bytes)):
+        raise UsageError(
+            f"batches is a {type(batches).__name__}, which looks like one batch; expected an iterable of batches. "
+            "Write batches=[batch]."
+        )
+    if not isinstance(batches, Iterable) and not hasattr(batches, "__getitem__"):
+        raise UsageError(f"batches is a {type(batches).__name__}; expected an iterable of batches, or nothing.")
+    if isinstance(batches, (list, tuple)):
+        return MemoryFeed(batches, f"{type(batches).__name__} of {len(batches)} in memory")
+    if isinstance(batches, Iterator):
+        return _replay(batches, replayed)
+    return LoaderFeed(batches, clock)  # type: ignore[arg-type]  # an old-style sequence is iterable too
+
+
+def _replay(batches: Iterator[Any], needed: int) -> MemoryFeed:
+    kept = list(islice(batches, needed))
+    if len(kept) < needed:
+        raise BatchError(
+            f"batches is an iterator that can be used once ({type(batches).__name__}): needed {needed} batches, "
+            f"got {len(kept)}. Hand in more batches, a loader that can be iterated again, or a list."
+        )
+    return MemoryFeed(kept, f"first {needed} batches of a {type(batches).__qualname__}, replayed from memory")

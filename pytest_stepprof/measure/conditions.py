@@ -1,0 +1,151 @@
+"""What stepprof sees by itself: the conditions under which a step runs."""
+
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+
+from pytest_stepprof.measure.device import Device
+from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.record.scenario import InputLeaf, Scenario
+
+GARBAGE_COLLECTION = "collected before each run, off while samples are timed"
+
+Kind = TypeVar("Kind")
+
+
+def see_scenario(request: StepRequest, *, batch: tuple[InputLeaf, ...], source: str, device: Device) -> Scenario:
+    """Put what the person declared and what is visible from outside of the step into one record."""
+    return Scenario(
+        question=request.question,
+        unit=request.unit,
+        samples_per_step=request.samples_per_step,
+        includes_read=request.includes_read,
+        represents=request.represents,
+        regions=request.regions,
+        batch=batch,
+        batch_source=source,
+        module_mode=module_mode(request.state),
+        autocast=autocast(device.kind),
+        gradients=gradients(),
+        compiled=compiled(request),
+        device=device.description,
+        intra_op_threads=torch.get_num_threads(),
+        inter_op_threads=torch.get_num_interop_threads(),
+        garbage_collection=GARBAGE_COLLECTION,
+    )
+
+
+def module_mode(state: object) -> str:
+    """Return ``train``, ``eval`` or ``mixed``, over all modules in ``state``."""
+    modes = {module.training for root in instances(state, torch.nn.Module) for module in root.modules()}
+    if not modes:
+        return "no module in state"
+    return "mixed" if len(modes) > 1 else ("train" if modes.pop() else "eval")
+
+
+def autocast(device_kind: str) -> tuple[str, ...]:
+    """Return the device types and dtypes for which autocast is on around the step."""
+    kinds = dict.fromkeys(("cpu", device_kind))
+    return tuple(f"{kind} {torch.get_autocast_dtype(kind)}" for kind in kinds if torch.is_autocast_enabled(kind))
+
+
+def gradients() -> str:
+    """Return the gradient mode around the step; the step may choose another one inside."""
+    if torch.is_inference_mode_enabled():
+        return "inference mode"
+    return "enabled" if torch.is_grad_enabled() else "disabled"
+
+
+def compiled(request: StepRequest) -> tuple[str, ...]:
+    """Name what went through ``torch.compile``: the step itself and modules in the state."""
+    names = ["step"] if hasattr(request.step, "_torchdynamo_orig_callable") else []
+    for root in (*instances(request.state, torch.nn.Module), *instances(request.step, torch.nn.Module)):
+        names += [type(module._orig_mod).__name__ for module in root.modules() if hasattr(module, "_orig_mod")]
+    return tuple(names)
+
+
+def undeclared_state(request: StepRequest) -> tuple[str, ...]:
+    """Name the modules and optimizers that the step reaches through its closure but ``state`` does not hold."""
+    if not inspect.isfunction(request.step):
+        return ()
+    declared = {
+        id(part) for kind in (torch.nn.Module, torch.optim.Optimizer) for part in instances(request.state, kind)
+    }
+    declared |= {id(child) for root in instances(request.state, torch.nn.Module) for child in root.modules()}
+    reachable = inspect.getclosurevars(request.step)
+    names = {**reachable.globals, **reachable.nonlocals}
+    return tuple(
+        sorted(
+            name
+            for name, value in names.items()
+            if isinstance(value, (torch.nn.Module, torch.optim.Optimizer)) and id(value) not in declared
+        )
+    )
+
+
+def step_source_digest(step: Callable[..., Any]) -> str | None:
+    """Return the sha256 of the step's source text, ``None`` when Python cannot find it."""
+    try:
+        source = inspect.getsource(step if inspect.isroutine(step) else type(step))
+    except (OSError, TypeError):
+        return None
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def instances(value: object, kind: type[Kind]) -> Iterator[Kind]:
+    """Yield every instance of ``kind`` in nested tuples, lists and dicts."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from instances(part, kind)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from instances(part, kind)
+
+
+def tensors_of(state: object, batch: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in ``state`` (of its modules too) and in ``batch``, to see which devices they lie on."""
+    for root in instances(state, torch.nn.Module):
+        yield from root.parameters()
+        yield from root.buffers()
+    yield from instances(state, torch.Tensor)
+    yield from instances(batch, torch.Tensor)
+
+
+def shapes_of(batch: object) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
+    """Return shape and dtype of every tensor in a batch, in order."""
+    return tuple((tuple(tensor.shape), tensor.dtype) for tensor in instances(batch, torch.Tensor))
+
+
+def graphs_compiled() -> int:
+    """Return how many graphs ``torch.compile`` has made in this process so far."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo is not None else 0
+
+
+def torch_facts() -> dict[str, str]:
+    """Return the facts about torch that have to agree before times are compared."""
+    build = torch.__config__.show()
+    facts = {
+        "torch": str(torch.__version__),
+        "torch build": hashlib.sha256(build.encode()).hexdigest()[:16],
+        "blas": _blas(build),
+        "float32 matrix products": torch.get_float32_matmul_precision(),
+        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
+    }
+    if torch.cuda.is_available():
+        facts["device"] = torch.cuda.get_device_name()
+        facts["device driver"] = str(torch.version.cuda or torch.version.hip)
+    return facts
+
+
+def _blas(build: str) -> str:
+    found = re.search(r"BLAS_INFO=([^,\s]+)", build)
+    return found.group(1) if found else "unknown"

@@ -1,0 +1,183 @@
+"""What is seen beside the numbers: each with its size and with what to do about it."""
+
+from collections.abc import Sequence
+
+import torch
+
+from pytest_stepprof.analysis.steadiness import steadiness_notices
+from pytest_stepprof.measure.batches import BatchFeed
+from pytest_stepprof.measure.conditions import shapes_of, undeclared_state
+from pytest_stepprof.measure.outputs import TakenOutputs, same_outputs
+from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.record.measurement import Run, RunPlan, WarmUp
+from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.record.outputs import OutputMismatch
+from pytest_stepprof.record.settings import MeasureSettings
+
+Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
+
+
+class ShapeWatch:
+    """Learns the shapes of batches until the runs begin, then counts the batches that have others."""
+
+    def __init__(self) -> None:
+        self._known: set[Shapes] = set()
+        self._learning = True
+        self.new: dict[Shapes, int] = {}
+
+    def see(self, batch: object) -> None:
+        """Look at one batch, outside of all timing."""
+        shapes = shapes_of(batch)
+        if self._learning:
+            self._known.add(shapes)
+        elif shapes not in self._known:
+            self.new[shapes] = self.new.get(shapes, 0) + 1
+
+    def stop_learning(self) -> None:
+        """From here on, a shape that has not been seen is news."""
+        self._learning = False
+
+
+def of_request(request: StepRequest, feed: BatchFeed) -> list[Notice]:
+    """Say what the request leaves open."""
+    notices = []
+    undeclared = undeclared_state(request)
+    if undeclared:
+        notices.append(
+            Notice(
+                code="state not captured",
+                message=f"the step uses {', '.join(undeclared)}, which state= does not hold: runs do not start equal",
+                remedy=f"pass state=({', '.join(undeclared)}{',' if len(undeclared) == 1 else ''})",
+            )
+        )
+    if "replayed from memory" in feed.description:
+        notices.append(
+            Notice(
+                code="one-shot input",
+                message=f"batches: {feed.description}; reading them is not what reading costs in real use",
+                remedy="hand in a loader that can be iterated again to time its reads",
+            )
+        )
+    return notices
+
+
+def input_changed() -> Notice:
+    """Say that the step writes into its batch."""
+    return Notice(
+        code="input changed",
+        message="the step changes its input batch: a batch that is used again is not the same batch",
+        remedy="copy the batch inside the step, or hand in a loader that makes fresh batches",
+    )
+
+
+def of_unrestored(paths: Sequence[str]) -> list[Notice]:
+    """Say what the first step changed beside parameters, buffers and optimizer state."""
+    if not paths:
+        return []
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return [
+        Notice(
+            code="restore incomplete",
+            message=f"the step changes plain attributes that are not put back: {', '.join(paths[:5])}{more}",
+            remedy="keep them in buffers if they matter to the result or the time of a step",
+        )
+    ]
+
+
+def of_repeat(first: TakenOutputs, second: TakenOutputs) -> list[Notice]:
+    """Say by how much the step differs from itself."""
+    comparison = same_outputs(first, second, rtol=0, atol=0)
+    if comparison.status != "differ":
+        return []
+    return [
+        Notice(
+            code="step does not repeat itself",
+            message="from the same state and the same batch the first step gave another result: "
+            + "; ".join(_spread(mismatch) for mismatch in comparison.mismatches[:3])
+            + (f"; and {len(comparison.mismatches) - 3} more" if len(comparison.mismatches) > 3 else ""),
+            remedy="put every source of change into state= (modules, optimizers, generators) or make the step seeded",
+        )
+    ]
+
+
+def _spread(mismatch: OutputMismatch) -> str:
+    where = mismatch.path or "the result"
+    if mismatch.largest_absolute is None:
+        return f"{where}: {mismatch.message}"
+    relative = "" if mismatch.largest_relative is None else f", relative {mismatch.largest_relative:.3g}"
+    return f"{where}: largest absolute difference {mismatch.largest_absolute:.3g}{relative}"
+
+
+def of_compilation(graphs: int) -> list[Notice]:
+    """Say that ``torch.compile`` worked inside the measured part."""
+    if graphs <= 0:
+        return []
+    return [
+        Notice(
+            code="recompiled",
+            message=f"torch.compile made {graphs} more graph{'s' if graphs > 1 else ''} during the measured runs",
+            remedy="take more warm-up steps, or keep shapes and flags the same from step to step",
+        )
+    ]
+
+
+def of_runs(
+    warm_up: WarmUp,
+    plan: RunPlan,
+    runs: Sequence[Run],
+    changed: Sequence[str],
+    settings: MeasureSettings,
+    shapes: ShapeWatch,
+) -> list[Notice]:
+    """Say what the unprofiled runs show beside their values."""
+    return [
+        *_of_plan(plan, settings),
+        *_of_shapes(shapes),
+        *(_thread_notice(change) for change in changed),
+        *steadiness_notices(warm_up.steps_ns, runs),
+    ]
+
+
+def _of_plan(plan: RunPlan, settings: MeasureSettings) -> list[Notice]:
+    if not plan.reduced and plan.planned_s <= plan.budget_s:
+        return []
+    return [
+        Notice(
+            code="budget",
+            message=f"needs {plan.needed_s:.3g} s, budget {plan.budget_s:.3g} s: took {plan.runs} of {settings.runs} "
+            f"runs, {plan.warmup_steps} of {settings.warmup_steps} warm-up steps, {plan.samples_per_run} samples a run",
+            remedy=f"raise --stepprof-budget to {plan.needed_s:.0f} or make the step smaller",
+        )
+    ]
+
+
+def stopped_early(spent_s: float, plan: RunPlan, taken: int) -> Notice:
+    """Say that runs took longer than planned, so that not all of them fitted into the budget."""
+    return Notice(
+        code="budget",
+        message=f"spent {spent_s:.3g} s of {plan.budget_s:.3g} s after {taken} of {plan.runs} runs, planned were "
+        f"{plan.planned_s:.3g} s for all: the machine turned slower while it measured",
+        remedy="measure on a quieter machine, or raise --stepprof-budget",
+    )
+
+
+def _of_shapes(shapes: ShapeWatch) -> list[Notice]:
+    if not shapes.new:
+        return []
+    count = sum(shapes.new.values())
+    first = ", ".join(f"{tuple(shape)} {dtype}" for shape, dtype in next(iter(shapes.new)))
+    return [
+        Notice(
+            code="new input shape",
+            message=f"{count} batches of the measured runs have shapes that no warm-up step had, first {first}",
+            remedy="use drop_last=True or more warm-up steps, so that every shape is warm before it is timed",
+        )
+    ]
+
+
+def _thread_notice(change: str) -> Notice:
+    return Notice(
+        code="thread count changed",
+        message=f"the step changed the process: {change}; it was put back",
+        remedy="set thread counts outside of the step",
+    )

@@ -1,0 +1,161 @@
+"""The parts of a state, one class for each kind: how it is copied, put back in place and compared.
+
+Every part keeps the live object itself, so that identities, aliases and tied weights survive a restore; only values are
+copied, and what is put back is never the snapshot's own memory. Tensors and modules are in ``state_modules``.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import torch
+
+from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy, same_plain
+from pytest_stepprof.measure.tensor_bytes import Digest
+
+IMPLEMENTATION_FLAGS = frozenset({"foreach", "fused", "capturable", "differentiable"})
+
+
+class Phase(IntEnum):
+    """When a part is put back. Objects that load themselves may write into what comes after them."""
+
+    LOADED = 0
+    IN_PLACE = 1
+    SCHEDULED = 2
+    GROUPS = 3  # last, because a scheduler writes learning rates into the optimizer's groups
+    GENERATORS = 4
+
+
+class Part:
+    """One live object of the state, and what was copied of it."""
+
+    def __init__(self, live: Any, path: str, phase: Phase = Phase.IN_PLACE) -> None:
+        self.live, self.path, self.phase = live, path, phase
+
+    def restore(self) -> None:
+        """Put the copied values into the live object; by default there are none."""
+
+    def differences(self) -> Iterator[str]:
+        """Give the paths under this part at which the live object is not what was copied."""
+        return iter(())
+
+    def feed(self, digest: Digest) -> None:
+        """Add the copied values with their names to a digest, or nothing at all."""
+
+    def name(self) -> str:
+        """Give the path without what ``torch.compile`` puts into it, the same for the plain module."""
+        return self.path.replace("._orig_mod", "")
+
+
+class PlainPart(Part):
+    """A number, text or another thing that cannot change: the container that holds it compares it and puts it back."""
+
+    def feed(self, digest: Digest) -> None:
+        """Add the value."""
+        digest.text(self.name())
+        feed_value(digest, self.live)
+
+
+class ContainerPart(Part):
+    """A list, deque, dict or tuple: which things it held, in which order.
+
+    The capture fills ``entries`` with pairs of key (or index) and part, because what lies inside may lead back here.
+    """
+
+    def __init__(self, live: Any, path: str, phase: Phase) -> None:
+        super().__init__(live, path, phase)
+        self.entries: list[tuple[object, Part]] = []
+
+    def restore(self) -> None:
+        """Fill the live container again with what it held, unless it still holds just that."""
+        if isinstance(self.live, tuple) or not any(True for _ in self.differences()):
+            return
+        self.live.clear()
+        if isinstance(self.live, dict):
+            self.live.update({key: part.live for key, part in self.entries})
+        else:
+            self.live.extend(part.live for _, part in self.entries)
+
+    def differences(self) -> Iterator[str]:
+        """Compare keys, and which object (or which plain value) stands under each."""
+        now = entries_of(self.live)
+        if len(now) != len(self.entries):
+            yield self.path
+            return
+        for (key, item), (then, part) in zip(now, self.entries, strict=True):
+            if not _same_key(key, then):
+                yield self.path
+                return
+            same = same_plain(item, part.live) if isinstance(part, PlainPart) else item is part.live
+            if not same:
+                yield part.path
+
+    def feed(self, digest: Digest) -> None:
+        """Add the plain values; everything else in it is a part of its own."""
+        for key, part in self.entries:
+            if isinstance(part, PlainPart) and not (isinstance(key, str) and key in IMPLEMENTATION_FLAGS):
+                part.feed(digest)
+
+
+class AttributePart(Part):
+    """Attributes that have to hold the same objects again: an unregistered tensor, an optimizer's own containers."""
+
+    def __init__(self, live: object, path: str, attributes: dict[str, object]) -> None:
+        super().__init__(live, path)
+        self._attributes = attributes
+
+    def restore(self) -> None:
+        """Set every attribute that holds another object by now."""
+        for name, item in self._attributes.items():
+            if getattr(self.live, name, None) is not item:
+                setattr(self.live, name, item)
+
+    def differences(self) -> Iterator[str]:
+        """Compare by identity; the values are parts of their own."""
+        for name, item in self._attributes.items():
+            if getattr(self.live, name, None) is not item:
+                yield f"{self.path}.{name}"
+
+
+class LoadedPart(Part):
+    """An object with ``state_dict`` and ``load_state_dict``: it gets a fresh copy each time, never the snapshot's."""
+
+    def __init__(self, live: Any, path: str, phase: Phase) -> None:
+        super().__init__(live, path, phase)
+        self._copy = fresh_copy(live.state_dict(), f"{path}.state_dict()")
+
+    def restore(self) -> None:
+        """Load a fresh copy."""
+        self.live.load_state_dict(fresh_copy(self._copy, self.path))
+
+    def differences(self) -> Iterator[str]:
+        """Compare what ``state_dict()`` gives now."""
+        yield from differing_paths(self.live.state_dict(), self._copy, f"{self.path}.state_dict()")
+
+    def feed(self, digest: Digest) -> None:
+        """Add what ``state_dict()`` gave."""
+        digest.text(self.name())
+        feed_value(digest, self._copy)
+
+
+class GeneratorPart(Part):
+    """A person's own ``torch.Generator``. It moves whenever somebody draws, so it is neither compared nor digested."""
+
+    def __init__(self, live: torch.Generator, path: str) -> None:
+        super().__init__(live, path, Phase.GENERATORS)
+        self._state = live.get_state().clone()
+
+    def restore(self) -> None:
+        """Set the generator's state."""
+        self.live.set_state(self._state.clone())
+
+
+def entries_of(live: Any) -> list[tuple[object, Any]]:
+    """Give a container's entries as pairs of key (or index) and value."""
+    return list(live.items()) if isinstance(live, dict) else list(enumerate(live))
+
+
+def _same_key(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+        return one is other  # optimizers keep their state under the parameters themselves
+    return one == other
