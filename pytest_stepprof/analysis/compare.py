@@ -97,6 +97,7 @@ def compare_test(
     judge: JudgeSettings,
     tests_sharing_level: int,
     baseline: str,
+    time: TimeComparison | None = None,
 ) -> TestComparison:
     """Judge one test against its baseline.
 
@@ -105,6 +106,7 @@ def compare_test(
     time, else time's own word. That word stays true when the time gate only warns or is off: such a test may be
     called ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is
     shown with the verdict ``not comparable`` where it is not judged, on another machine or with other outputs.
+    A caller that has more than one session of each side gives ``time``; without it, two sessions' medians are compared.
     """
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
@@ -116,12 +118,13 @@ def compare_test(
         return _without_gates(now, "not comparable", (*told, _reason("conditions", "informs", remedy)))
     changes, counters = _judge_counters(before, now, before_environment, now_environment, judge.counters)
     outputs_judged = _judge_outputs(outputs, judge.outputs)
-    time = compare_time(
-        before_ns=before.dispersion.median_ns,
-        after_ns=now.dispersion.median_ns,
-        settings=judge,
-        tests_sharing_level=tests_sharing_level,
-    )
+    if time is None:
+        time = compare_time(
+            before_ns=before.dispersion.median_ns,
+            after_ns=now.dispersion.median_ns,
+            settings=judge,
+            tests_sharing_level=tests_sharing_level,
+        )
     obstacle = _obstacle_to_time(before_environment, now_environment, outputs_judged.failed)
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
@@ -227,19 +230,21 @@ def _judge_time(
     undecided: Weight = "informs" if others_failed else "decides"
     if obstacle is not None:
         return _Judged((_reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
-    text = f"{_claim(time.verdict, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
+    text = f"{_claim(time, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
     if time.verdict != "regressed":
         return _Judged((_reason("time", undecided, text),), False)
     return _Judged((_reason("time", _WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
 
 
-def _claim(verdict: Verdict, judge: JudgeSettings) -> str:
-    if verdict == "regressed":
+def _claim(time: TimeComparison, judge: JudgeSettings) -> str:
+    if time.verdict == "regressed":
         return f"Slower by more than the tolerance of {_percent(judge.tolerance)}"
-    if verdict == "improved":
+    if time.verdict == "improved":
         return f"Faster by more than the tolerance of {_percent(judge.tolerance)}"
-    if verdict == "not regressed":
+    if time.verdict == "not regressed":
         return f"No slowdown above {_percent(judge.limit)}"
+    if time.ratio_lower > 1 + judge.tolerance or time.ratio_upper < judge.limit + 1:
+        return "Not decided"  # the interval would have said more: what forbade it stands with the noise
     return f"Neither a slowdown above {_percent(judge.tolerance)} nor its absence shows"
 
 

@@ -39,11 +39,12 @@ def compare_time(
         tests_sharing_level=tests_sharing_level,
         smallest_visible_ratio=math.exp(half_width + math.log1p(settings.tolerance)),
         noise=NOISE_DESCRIPTION,
-        verdict=_verdict(lower, upper, settings),
+        verdict=verdict_of(lower, upper, settings),
     )
 
 
-def _verdict(lower: float, upper: float, settings: JudgeSettings) -> Verdict:
+def verdict_of(lower: float, upper: float, settings: JudgeSettings) -> Verdict:
+    """Turn an interval of the log-ratio into one of time's four answers, in the order that ``compare_time`` states."""
     tolerance = math.log1p(settings.tolerance)
     if lower > tolerance:
         return "regressed"

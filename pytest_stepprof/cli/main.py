@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pytest_stepprof import __version__
 from pytest_stepprof.analysis.labels import printable
-from pytest_stepprof.cli import baseline, compare, show, trace
+from pytest_stepprof.cli import ab, baseline, compare, show, trace
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.errors import StepprofError
 
@@ -27,6 +27,7 @@ class _Subcommand(NamedTuple):
 
 _GROUPS: dict[str, dict[str, _Subcommand]] = {
     "": {
+        "ab": _Subcommand("compare two commits, or a commit and the working tree, by measuring both", ab.configure),
         "show": _Subcommand("show a stored session", show.configure),
         "compare": _Subcommand("compare a stored session with a baseline", compare.configure),
     },
@@ -43,7 +44,8 @@ _GROUPS: dict[str, dict[str, _Subcommand]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``stepprof`` and return its exit code. Wrong arguments leave by ``SystemExit`` with code 2, as usual."""
-    parsed = _parser().parse_args(arguments)
+    words, for_pytest = ab.split_off(sys.argv[1:] if arguments is None else arguments)
+    parsed = _parser().parse_args(words, argparse.Namespace(pytest_arguments=for_pytest))
     try:
         outcome = parsed.run(parsed)
     except KeyboardInterrupt:

@@ -29,7 +29,7 @@ class CounterChange(Record, frozen=True, kw_only=True):
 
 
 class TimeComparison(Record, frozen=True, kw_only=True):
-    """Time per step before and after, as medians of one session each, and the interval of their ratio.
+    """Time per step before and after (medians of a session, or their geometric means over rounds), and their ratio.
 
     ``ratio`` is after / before (above 1 is slower), whatever the unit in which it is shown. The interval covers
     with ``1 - 2 * level_per_test``; ``smallest_visible_ratio`` is the slowdown that this comparison could have

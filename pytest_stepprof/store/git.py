@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_stepprof.record.environment import Commit
@@ -49,7 +50,7 @@ _KNOWN_REFUSALS = {
 _QUOTED_PATH = re.compile(r"'(?:/|[A-Za-z]:)[^']*'")
 
 
-class _GitError(Exception):
+class GitError(Exception):
     """A git command failed, is not there or took too long; the message is for a note."""
 
 
@@ -61,8 +62,8 @@ def commit_facts(root: Path, *, ignore: Path | None) -> Commit:
     those that git ignores and those below ``ignore``, where stepprof's own files lie.
     """
     try:
-        top = Path(_text(root, "rev-parse", "--show-toplevel"))
-    except _GitError as error:
+        top = Path(git_text(root, "rev-parse", "--show-toplevel"))
+    except GitError as error:
         return Commit(revision=None, branch=None, changes_digest=None, untracked_files=None, note=str(error))
     notes: list[str] = []
     revision = _or_note(notes, "no commit yet", top, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -80,8 +81,8 @@ def commit_facts(root: Path, *, ignore: Path | None) -> Commit:
 
 def _or_note(notes: list[str], note: str | None, top: Path, *arguments: str) -> str | None:
     try:
-        return _text(top, *arguments)
-    except _GitError:
+        return git_text(top, *arguments)
+    except GitError:
         if note is not None:
             notes.append(note)
         return None
@@ -91,14 +92,14 @@ def _changes_digest(top: Path, notes: list[str]) -> str | None:
     """``git diff`` refreshes the index on the disk even when told to take no lock: so it gets a copy of it."""
     try:
         with tempfile.TemporaryDirectory(prefix="stepprof-") as folder, tempfile.TemporaryFile() as diff:
-            index = top / _text(top, "rev-parse", "--git-path", "index")
+            index = top / git_text(top, "rev-parse", "--git-path", "index")
             copy = shutil.copy2(index, folder)  # with its times, by which git knows which files to look into
-            _run(top, *_DIFF, stdout=diff.fileno(), GIT_INDEX_FILE=str(copy))
+            run_git(top, *_DIFF, stdout=diff.fileno(), variables={"GIT_INDEX_FILE": str(copy)})
             if diff.seek(0, os.SEEK_END) == 0:
                 return None
             diff.seek(0)
             return hashlib.file_digest(diff, "sha256").hexdigest()
-    except _GitError as error:
+    except GitError as error:
         notes.append(f"changes not read: {error}")
         return None
     except OSError as error:
@@ -112,20 +113,32 @@ def _untracked_files(top: Path, ignore: Path | None, notes: list[str]) -> int | 
         if ignore is not None and (resolved := ignore.resolve()).is_relative_to(top.resolve()):
             relative = resolved.relative_to(top.resolve()).as_posix()
             command.append(f":(exclude,top,literal){relative}")
-        return _run(top, *command).count(b"\0")
-    except _GitError as error:
+        return run_git(top, *command).count(b"\0")
+    except GitError as error:
         notes.append(f"untracked files not counted: {error}")
     except (OSError, RuntimeError):  # a circle of symbolic links, for one
         notes.append("untracked files not counted: the place of stepprof's own files cannot be resolved")
     return None
 
 
-def _text(folder: Path, *arguments: str) -> str:
-    return os.fsdecode(_run(folder, *arguments)).rstrip("\n")
+def git_text(folder: Path, *arguments: str) -> str:
+    """Standard output of ``git arguments`` in ``folder`` as text, without the last line break; raises ``GitError``."""
+    return os.fsdecode(run_git(folder, *arguments)).rstrip("\n")
 
 
-def _run(folder: Path, *arguments: str, stdout: int = subprocess.PIPE, **variables: str) -> bytes:
-    """Standard output of ``git arguments`` in ``folder`` (empty when it goes elsewhere)."""
+def run_git(
+    folder: Path,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+    stdout: int = subprocess.PIPE,
+    limit_s: float | None = None,
+) -> bytes:
+    """Standard output of ``git arguments`` in ``folder`` (empty when it goes elsewhere), with more ``variables``.
+
+    Raises:
+        GitError: git failed, is not there, or took longer than ``limit_s`` seconds.
+    """
+    limit_s = _LIMIT_S if limit_s is None else limit_s
     settings = [word for name, value in _SETTINGS for word in ("-c", f"{name}={value}")]
     command = ["git", "--no-pager", "--no-optional-locks", *settings, "-C", str(folder), *arguments]
     try:
@@ -134,16 +147,16 @@ def _run(folder: Path, *arguments: str, stdout: int = subprocess.PIPE, **variabl
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=_environment() | variables,
-            timeout=_LIMIT_S,
+            env=_environment() | dict(variables or {}),
+            timeout=limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise _GitError(f"git {arguments[0]} took longer than {_LIMIT_S:g} s") from error
+        raise GitError(f"git {arguments[0]} took longer than {limit_s:g} s") from error
     except (OSError, ValueError) as error:
-        raise _GitError(f"git cannot be started: {error}") from error
+        raise GitError(f"git cannot be started: {error}") from error
     if result.returncode != 0:
-        raise _GitError(_note_from(os.fsdecode(result.stderr), arguments[0]))
+        raise GitError(_note_from(os.fsdecode(result.stderr), arguments[0]))
     return result.stdout or b""
 
 
