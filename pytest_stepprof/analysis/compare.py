@@ -7,7 +7,7 @@ import msgspec
 
 from pytest_stepprof.analysis.conditions import other_conditions, other_machine
 from pytest_stepprof.analysis.counters import compare_counters, counter_text
-from pytest_stepprof.analysis.time_verdict import compare_time
+from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
 from pytest_stepprof.analysis.units import format_ratio, format_time
 from pytest_stepprof.record.comparison import (
     Comparison,
@@ -124,6 +124,7 @@ def compare_test(
             after_ns=now.dispersion.median_ns,
             settings=judge,
             tests_sharing_level=tests_sharing_level,
+            waited=Waited(_waiting_share(before), _waiting_share(now)),
         )
     obstacle = _obstacle_to_time(before_environment, now_environment, outputs_judged.failed)
     if obstacle is not None:
@@ -234,6 +235,10 @@ def _judge_time(
     if time.verdict != "regressed":
         return _Judged((_reason("time", undecided, text),), False)
     return _Judged((_reason("time", _WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
+
+
+def _waiting_share(measurement: Measurement) -> float:
+    return waiting_share(measurement.dispersion.median_ns, measurement.median_without_waiting_ns)
 
 
 def _claim(time: TimeComparison, judge: JudgeSettings) -> str:

@@ -18,6 +18,22 @@ def per_step_ns(runs: Sequence[Run]) -> tuple[float, ...]:
     return tuple(sample / run.steps_per_sample for run in runs for sample in run.samples_ns)
 
 
+def median_without_waiting_ns(runs: Sequence[Run]) -> float | None:
+    """Return the median per step of samples less what threads waited for a core in them; ``None`` if not known.
+
+    Whatever stops a step while all its threads are on a core is still in it. What is taken off may be too much: two
+    threads can wait at once, or one for the other. So this is a lower bound of the undisturbed time, in nanoseconds.
+    """
+    if any(len(run.waited_ns) != len(run.samples_ns) for run in runs):
+        return None
+    left = [
+        max(0, sample - waited) / run.steps_per_sample
+        for run in runs
+        for sample, waited in zip(run.samples_ns, run.waited_ns, strict=True)
+    ]
+    return float(np.median(left)) if left else None
+
+
 def describe(values_ns: Sequence[float]) -> Dispersion:
     """Summarize values in nanoseconds per step; quantities that do not exist for so few values are ``None``.
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
+from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
 from pytest_stepprof.analysis.steadiness import steadiness_notices
+from pytest_stepprof.analysis.time_verdict import waiting_share
 from pytest_stepprof.measure.batches import BatchFeed
 from pytest_stepprof.measure.conditions import shapes_of, undeclared_state
 from pytest_stepprof.measure.outputs import TakenOutputs, same_outputs
@@ -13,6 +15,9 @@ from pytest_stepprof.record.measurement import Run, RunPlan, WarmUp
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.outputs import OutputMismatch
 from pytest_stepprof.record.settings import MeasureSettings
+
+WAITING_NOTICED = 0.05
+"""Share of the median step that waiting for a core has to explain before it is a notice."""
 
 Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
 
@@ -134,7 +139,24 @@ def of_runs(
         *_of_plan(plan, settings),
         *_of_shapes(shapes),
         *(_thread_notice(change) for change in changed),
+        *_of_waiting(runs),
         *steadiness_notices(warm_up.steps_ns, runs),
+    ]
+
+
+def _of_waiting(runs: Sequence[Run]) -> list[Notice]:
+    """Say that other programs had the cores. A step of several threads stops when one of them has to wait."""
+    median_ns, least_ns = describe(per_step_ns(runs)).median_ns, median_without_waiting_ns(runs)
+    share = waiting_share(median_ns, least_ns)
+    if share < WAITING_NOTICED:
+        return []
+    return [
+        Notice(
+            code="busy machine",
+            message=f"threads of this process waited for a core, because other programs ran: that can explain up to "
+            f"{100 * share:.0f} % of the median step",
+            remedy="measure on a quieter machine, or with fewer threads than cores (OMP_NUM_THREADS=1)",
+        )
     ]
 
 

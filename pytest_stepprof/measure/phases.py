@@ -5,22 +5,22 @@ the profiler's window; unprofiled runs. The state is put back before every phase
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from pytest_stepprof.analysis.dispersion import describe, per_step_ns
+from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
 from pytest_stepprof.analysis.plan import plan_runs, planned_warmup
 from pytest_stepprof.errors import BatchError, StateError, StepprofError
 from pytest_stepprof.measure import observations
 from pytest_stepprof.measure.batches import BatchFeed, Exhausted, feed_of
 from pytest_stepprof.measure.clock import Clock, clock_cost_ns
 from pytest_stepprof.measure.conditions import graphs_compiled, see_scenario, step_source_digest, tensors_of
+from pytest_stepprof.measure.cpu_waiting import Waiting, cpu_waiting
 from pytest_stepprof.measure.device import Device, device_for
 from pytest_stepprof.measure.inputs import describe_input, digest_batch
 from pytest_stepprof.measure.observations import ShapeWatch
@@ -65,6 +65,7 @@ class Instruments:
     unix_clock: Clock
     device_for: DeviceFor = device_for
     take_window: WindowTaker = take_window
+    cpu_waiting: Callable[[], AbstractContextManager[Waiting]] = cpu_waiting
     progress: Callable[[str], None] = lambda _text: None
 
 
@@ -168,9 +169,8 @@ def measure_step(
         warm_up = _warm_up(start, planned_warmup(step_ns, start.spent_s(), settings))
         window = _window(start, keep_trace_in)
         cost_ns = clock_cost_ns(instruments.clock)
-        plan = plan_runs(
-            step_ns=median(warm_up.steps_ns), spent_s=start.spent_s(), settings=settings, clock_cost_ns=cost_ns
-        )
+        quickest_ns = min(warm_up.steps_ns)  # the one that other programs disturbed least: k must not be too small
+        plan = plan_runs(step_ns=quickest_ns, spent_s=start.spent_s(), settings=settings, clock_cost_ns=cost_ns)
         runs = _runs(start, plan)
         wall_clock_s = start.spent_s()
     start.notices += [*window.notices, *observations.of_runs(warm_up, plan, runs, changed, settings, start.shapes)]
@@ -187,6 +187,7 @@ def measure_step(
         runs=runs,
         dispersion=describe(per_step_ns(runs)),
         run_medians_ns=tuple(describe(per_step_ns([run])).median_ns for run in runs),
+        median_without_waiting_ns=median_without_waiting_ns(runs),
         window=window.window,
         outputs=first.outputs.stored,
         notices=tuple(start.notices),
@@ -394,7 +395,9 @@ def _run(start: Start, plan: RunPlan, number: int) -> Run:
         restore_ns, iterator_ns = start.again()
         warmup = take_samples(start.stepper, samples=plan.warmup_steps, steps_per_sample=1)
         started_at = start.instruments.unix_clock()
-        taken = take_samples(start.stepper, samples=plan.samples_per_run, steps_per_sample=plan.steps_per_sample)
+        with start.instruments.cpu_waiting() as waiting:  # after the warm-up: threads that it made are counted
+            stepper = replace(start.stepper, waiting=waiting)
+            taken = take_samples(stepper, samples=plan.samples_per_run, steps_per_sample=plan.steps_per_sample)
     return Run(
         started_at_unix_ns=started_at,
         restore_ns=restore_ns,
@@ -404,4 +407,5 @@ def _run(start: Start, plan: RunPlan, number: int) -> Run:
         samples_ns=tuple(taken.samples_ns),
         read_ns=tuple(taken.read_ns),
         restarts=tuple(taken.restarts),
+        waited_ns=tuple(taken.waited_ns),
     )

@@ -4,13 +4,14 @@ A sample is ``synchronize; clock; k steps; synchronize; clock``. Nothing else of
 readings: no label, no bookkeeping, no synchronization inside a step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_stepprof.errors import BatchError
 from pytest_stepprof.measure.batches import BatchFeed, Exhausted, NoBatches
 from pytest_stepprof.measure.clock import Clock
+from pytest_stepprof.measure.cpu_waiting import Waiting, not_known
 from pytest_stepprof.measure.device import Device
 from pytest_stepprof.record.measurement import Restart
 
@@ -22,7 +23,7 @@ class Stepper:
     """One step as the scenario bounds it, and everything that is needed to time it.
 
     ``prefix`` are the arguments before the batch (what ``load=`` made). ``see_batch`` is told about every batch,
-    outside of all timing.
+    outside of all timing; ``waiting`` is read before and after each sample, outside of its timing too.
     """
 
     step: Step
@@ -32,6 +33,7 @@ class Stepper:
     includes_read: bool
     prefix: tuple[Any, ...] = ()
     see_batch: Callable[[Any], None] = lambda _batch: None
+    waiting: Waiting = not_known
 
     @property
     def takes_batch(self) -> bool:
@@ -50,6 +52,13 @@ class Samples:
     samples_ns: list[int] = field(default_factory=list)
     read_ns: list[int] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
+    waited_ns: list[int] = field(default_factory=list)
+
+    def add(self, sample_ns: int, waited_before: int | None, waited_after: int | None) -> None:
+        """Add a sample and, where it is known, how long threads waited for a core in it."""
+        self.samples_ns.append(sample_ns)
+        if waited_before is not None and waited_after is not None:
+            self.waited_ns.append(max(0, waited_after - waited_before))
 
 
 def take_samples(stepper: Stepper, *, samples: int, steps_per_sample: int) -> Samples:
@@ -73,12 +82,14 @@ def _sample_without_read(stepper: Stepper, steps: int, taken: Samples) -> None:
         calls, read_ns = _gather(stepper, steps, taken)
         taken.read_ns.append(read_ns)
     step, clock, synchronize = stepper.step, stepper.clock, stepper.device.synchronize
+    waited_before = stepper.waiting()
     synchronize()
     begin = clock()
     for arguments in calls:
         step(*arguments)
     synchronize()
-    taken.samples_ns.append(clock() - begin)
+    sample_ns = clock() - begin
+    taken.add(sample_ns, waited_before, stepper.waiting())
 
 
 def _gather(stepper: Stepper, steps: int, taken: Samples) -> tuple[list[tuple[Any, ...]], int]:
@@ -120,11 +131,13 @@ def _restart(stepper: Stepper, before_sample: int, abandoned_steps: int = 0) -> 
 def _sample_with_read(stepper: Stepper, steps: int, taken: Samples) -> None:
     """Time reads and steps together; when the batches run out inside the sample, begin again and take it anew."""
     for _attempt in range(2):
+        waited_before = stepper.waiting()
         done, sample_ns, reads_ns, last_batch = _time_reads_and_steps(stepper, steps)
+        waited_after = stepper.waiting()
         if done:
             stepper.see_batch(last_batch)
         if done == steps:
-            taken.samples_ns.append(sample_ns)
+            taken.add(sample_ns, waited_before, waited_after)
             taken.read_ns.append(reads_ns)
             return
         taken.restarts.append(_restart_with_step(stepper, len(taken.samples_ns), done))
@@ -171,8 +184,3 @@ def _restart_with_step(stepper: Stepper, before_sample: int, abandoned_steps: in
         step_ns=stepper.clock() - begin,
         abandoned_steps=abandoned_steps,
     )
-
-
-def per_step(samples: Samples, steps_per_sample: int) -> Iterator[float]:
-    """Yield nanoseconds per step, sample by sample."""
-    return (value / steps_per_sample for value in samples.samples_ns)

@@ -64,6 +64,8 @@ class Run(Record, frozen=True, kw_only=True):
 
     ``samples_ns[i]`` is the time of ``steps_per_sample`` consecutive steps; ``read_ns[i]`` the time of the reads
     that fed them (inside the sample when ``includes_read``, before it otherwise; empty without batches).
+    ``waited_ns[i]`` is how long threads of this process waited for a core meanwhile, added up over threads, because
+    other programs ran; empty where the operating system does not tell.
     """
 
     started_at_unix_ns: int
@@ -74,6 +76,7 @@ class Run(Record, frozen=True, kw_only=True):
     samples_ns: tuple[int, ...]
     read_ns: tuple[int, ...]
     restarts: tuple[Restart, ...]
+    waited_ns: tuple[int, ...] = ()
 
 
 class Dispersion(Record, frozen=True, kw_only=True):
@@ -117,7 +120,11 @@ class RunPlan(Record, frozen=True, kw_only=True):
 
 
 class Measurement(Record, frozen=True, kw_only=True):
-    """Everything stepprof knows about one test in one session."""
+    """Everything stepprof knows about one test in one session.
+
+    ``median_without_waiting_ns`` is the median of samples less their ``waited_ns``, per step and never below 0: the
+    least that a step can have taken had nothing else run on this machine. ``None`` where waiting is not known.
+    """
 
     test: TestIdentity
     scenario: Scenario
@@ -131,6 +138,7 @@ class Measurement(Record, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     dispersion: Dispersion
     run_medians_ns: tuple[float, ...]
+    median_without_waiting_ns: float | None = None
     window: Window
     outputs: StoredOutputs
     notices: tuple[Notice, ...]

@@ -7,6 +7,7 @@ from pytest_stepprof.record.base import Record
 NoticeCode = Literal[
     "benchmark disabled",
     "budget",
+    "busy machine",
     "compilation in the window",
     "device not observed",
     "input changed",

@@ -2,6 +2,7 @@
 
 import gc
 import random
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -93,7 +94,18 @@ class Bench:
             unix_clock=lambda: 1_700_000_000_000_000_000,
             device_for=lambda under_test, tensors: self.device,
             take_window=self.take_window,
+            cpu_waiting=self.cpu_waiting,
         )
+        self.waited_per_reading_ns = 0
+
+    @contextmanager
+    def cpu_waiting(self):
+        self.waited_ns = 0
+        yield self.waiting
+
+    def waiting(self):
+        self.waited_ns += self.waited_per_reading_ns
+        return self.waited_ns
 
     def capture(self, state):
         self.log.append("capture")
@@ -322,6 +334,16 @@ def test_a_machine_that_turns_slower_stops_before_the_run_that_would_not_fit(ben
     assert {len(run.samples_ns) for run in measurement.runs} == {3}
     (notice,) = [notice for notice in measurement.notices if notice.code == "budget"]
     assert "after 5 of 9 runs" in notice.message
+
+
+def test_waiting_for_a_core_is_stored_and_said(bench):
+    bench.waited_per_reading_ns = STEP_NS // 2
+    measurement = bench.measure().measurement
+    assert measurement.runs[0].waited_ns == (STEP_NS // 2,) * 3
+    assert measurement.median_without_waiting_ns == STEP_NS / 2
+    (notice,) = measurement.notices
+    assert notice.code == "busy machine"
+    assert "can explain up to 50 % of the median step" in notice.message
 
 
 def test_an_empty_loader_is_an_error(bench):

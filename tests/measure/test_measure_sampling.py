@@ -170,3 +170,21 @@ def test_a_step_that_raises_lets_its_error_through(bench):
     stepper = Stepper(lambda: 1 / 0, NoBatches(), bench.device, bench.clock, includes_read=False)
     with pytest.raises(ZeroDivisionError):
         take_samples(stepper, samples=1, steps_per_sample=1)
+
+
+@pytest.mark.parametrize("includes_read", [False, True])
+def test_waiting_for_a_core_is_read_around_each_sample_and_outside_of_its_timing(bench, includes_read):
+    readings = iter([0, 40, 100, 160])
+
+    def waiting():
+        bench.clock.advance(500_000)
+        return next(readings)
+
+    stepper = bench.stepper(bench.loader(4), includes_read=includes_read, waiting=waiting)
+    taken = take_samples(stepper, samples=2, steps_per_sample=2)
+    assert taken.samples_ns == [2 * (HOST_NS + DEVICE_NS + READ_NS * includes_read)] * 2
+    assert taken.waited_ns == [40, 60]
+
+
+def test_waiting_that_is_not_known_is_not_stored_as_nothing(bench):
+    assert take_samples(bench.stepper(NoBatches()), samples=2, steps_per_sample=1).waited_ns == []
