@@ -26,12 +26,11 @@ from pytest_stepprof.cli.page import render
 from pytest_stepprof.errors import StoreError, UsageError
 from pytest_stepprof.record.comparison import Comparison
 from pytest_stepprof.record.environment import Commit
-from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
+from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.document import Document
 from pytest_stepprof.store.checkout import merge_base, repository_root, resolve_revision
-from pytest_stepprof.store.directory import Store
 from pytest_stepprof.store.files import write_new
 from pytest_stepprof.store.git import commit_facts
 
@@ -200,25 +199,20 @@ def _nothing_measured(first: Round, broken: Mapping[str, str]) -> Outcome:
 
 def _outputs(first: Round, found: ComparableRounds, judge: JudgeSettings) -> dict[str, OutputComparison]:
     """Compare the outputs of the first round, by test key."""
-    from pytest_stepprof.measure.outputs import compare_outputs  # imports torch
+    from pytest_stepprof.measure.stored_outputs import compare_with_stored, stored_payload  # imports torch
 
     before = {measurement.test.key: measurement.outputs for measurement in found.base[0].measurements}
     return {
-        measurement.test.key: compare_outputs(
-            stored := before[measurement.test.key],
-            _payload(first.base.store, stored),
+        measurement.test.key: compare_with_stored(
+            first.base.store,
+            before[measurement.test.key],
             measurement.outputs,
-            _payload(first.head.store, measurement.outputs),
-            rtol=judge.rtol,
-            atol=judge.atol,
+            stored_payload(first.head.store, measurement.outputs),
+            judge,
         )
         for measurement in found.head[0].measurements
         if measurement.test.key in before
     }
-
-
-def _payload(store: Store, outputs: StoredOutputs) -> bytes:
-    return b"" if outputs.payload_sha256 is None else store.load_payload(outputs.payload_sha256)
 
 
 def _facts(sides: _Sides, seed: int, checkouts: Checkouts, plans: Sequence[RoundPlan]) -> list[str]:

@@ -7,7 +7,6 @@ from pytest_stepprof.cli.baseline import stored_baseline
 from pytest_stepprof.cli.chosen import add_session_argument, chosen_session, chosen_store
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.cli.page import add_format_options, render
-from pytest_stepprof.cli.stored_outputs import compare_stored_outputs
 from pytest_stepprof.errors import UsageError
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.session import Session
@@ -38,6 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Judge the session again, against the baseline as it is stored now."""
+    from pytest_stepprof.measure.stored_outputs import compare_stored_outputs  # imports torch
+
     judge = _judge(arguments)
     store = chosen_store(arguments)
     baseline_sessions, remarks = stored_baseline(store, arguments.baseline)

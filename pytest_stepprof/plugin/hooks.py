@@ -1,1 +1,139 @@
-"""What pytest calls. Nothing heavy is imported here."""
+"""What pytest calls. Nothing heavy is imported here: torch, numpy and scipy come with the first test that uses them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_stepprof.errors import StepprofError, UsageError
+from pytest_stepprof.plugin import options
+
+if TYPE_CHECKING:
+    from pytest_stepprof.measure.random_state import RandomState
+    from pytest_stepprof.plugin.session import StepprofSession
+
+FIXTURE = "stepprof"
+SESSION_KEY: "pytest.StashKey[StepprofSession]" = pytest.StashKey()
+RANDOM_STATE_KEY: "pytest.StashKey[RandomState]" = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add options and ini settings."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the fixtures: measuring ones when asked for and possible, else those that run a step once."""
+    config.addinivalue_line(
+        "markers",
+        "stepprof(**options): a profiled performance test; keywords are the --stepprof-... options without the prefix",
+    )
+    _refuse_what_cannot_be(config)
+    measuring = bool(config.getoption("stepprof")) and not _shares_the_machine(config)
+    if measuring and config.pluginmanager.hasplugin("benchmark"):
+        from pytest_stepprof.plugin import fixture_with_benchmark as fixture_module
+    else:
+        from pytest_stepprof.plugin import fixture_alone as fixture_module  # type: ignore[no-redef]
+    config.pluginmanager.register(fixture_module, "stepprof-fixture")
+    if measuring or config.getoption("stepprof_baseline"):
+        from pytest_stepprof.plugin.session import StepprofSession
+
+        session = StepprofSession(config, measuring=measuring)
+        config.stash[SESSION_KEY] = session
+        config.pluginmanager.register(session, "stepprof-session")
+
+
+def _shares_the_machine(config: pytest.Config) -> bool:
+    """Whether pytest-xdist runs tests side by side, seen from a worker or from the controller."""
+    return hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
+
+
+def _refuse_what_cannot_be(config: pytest.Config) -> None:
+    try:
+        options.check(config)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    if not config.getoption("stepprof_save"):
+        if config.getoption("stepprof_update_outputs"):
+            raise pytest.UsageError(
+                "--stepprof-update-outputs accepts results into a baseline; add --stepprof-save=NAME"
+            )
+        return
+    if not config.getoption("stepprof"):
+        raise pytest.UsageError("--stepprof-save stores what was measured; add --stepprof")
+    if _shares_the_machine(config):
+        raise pytest.UsageError("--stepprof-save stores what was measured; pytest-xdist shares the machine: use -n0")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test that uses the fixture, so that ``-m stepprof`` finds it."""
+    if uses_stepprof(item) and item.get_closest_marker(FIXTURE) is None:
+        item.add_marker(FIXTURE)
+
+
+def uses_stepprof(item: pytest.Item) -> bool:
+    """Whether a test asks for the fixture, itself or through another one."""
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Check the marker, then give the test's fixtures the same random numbers in every process."""
+    if not uses_stepprof(item):
+        return
+    try:
+        seed = options.resolve(item.config, marker_keywords(item))["seed"]
+    except StepprofError as error:
+        pytest.fail(str(error), pytrace=False)
+    from pytest_stepprof.measure.random_state import capture_random_state, seed_everything
+
+    item.stash[RANDOM_STATE_KEY] = capture_random_state()
+    seed_everything(seed)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Give the outer program its random numbers back, after the test's fixtures are gone."""
+    __tracebackhide__ = True
+    try:
+        return (yield)
+    finally:
+        if RANDOM_STATE_KEY in item.stash:
+            from pytest_stepprof.measure.random_state import restore_random_state
+
+            restore_random_state(item.stash[RANDOM_STATE_KEY])
+            del item.stash[RANDOM_STATE_KEY]
+
+
+def marker_keywords(item: pytest.Item) -> dict[str, Any]:
+    """Return the marker's keywords; those of the test itself win over those of its class and module.
+
+    Raises:
+        UsageError: a marker has a positional argument.
+    """
+    keywords: dict[str, Any] = {}
+    for marker in reversed(list(item.iter_markers(FIXTURE))):
+        if marker.args:
+            raise UsageError(
+                f"@pytest.mark.stepprof has the positional argument {marker.args[0]!r}; expected keywords only."
+            )
+        keywords |= marker.kwargs
+    return keywords
+
+
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
+    """Say once that nothing was measured under pytest-xdist."""
+    config = terminalreporter.config
+    if config.getoption("stepprof") and _shares_the_machine(config):
+        terminalreporter.write_line(
+            "stepprof: nothing was measured, every test ran once: pytest-xdist shares the machine among its workers. "
+            "Use -n0 to measure."
+        )
+
+
+@pytest.fixture
+def stepprof_device(request: pytest.FixtureRequest) -> Any:
+    """The ``torch.device`` under test: ``--stepprof-device``, the marker's ``device``, or what torch finds."""
+    from pytest_stepprof.measure.device import resolve_torch_device
+
+    return resolve_torch_device(options.resolve(request.config, marker_keywords(request.node))["device"])

@@ -119,7 +119,7 @@ def _part(title: str, tests: Sequence[TestComparison], measurements: Mapping[str
 def _short_part(
     title: str, tests: Sequence[TestComparison], measurements: Mapping[str, Measurement]
 ) -> tuple[Block, ...]:
-    """A headed part with one line for each test."""
+    """A headed part with one line for each test and one for each warning."""
     if not tests:
         return ()
     lines = []
@@ -127,6 +127,8 @@ def _short_part(
         unit, samples = _unit_of(measurements.get(test.key))
         line = verdict_line(test, unit=unit, samples_per_step=samples)
         lines.append(Text(f"{test.node_id}: {line}", tone=verdict_tone(test)))
+        warnings = (reason for reason in test.reasons if reason.weight == "warns")
+        lines += [Text(f"{test.node_id}: {reason.gate}: {reason.text}", tone="attention") for reason in warnings]
     return Heading(Text(title), level=1), Bullets(tuple(lines))
 
 

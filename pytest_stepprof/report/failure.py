@@ -166,7 +166,7 @@ def _counter_details(comparison: TestComparison, said: tuple[str, ...]) -> tuple
 def _next_steps(comparison: TestComparison) -> list[str]:
     steps = []
     if "outputs" in comparison.failed_gates:
-        steps.append("If the new result is the right one, accept it with --stepprof-update-outputs.")
+        steps.append("If the new result is the right one, accept it: --stepprof-save=NAME --stepprof-update-outputs.")
     if "counters" in comparison.failed_gates:
         steps.append("If the additional work is meant, save a new baseline with --stepprof-save=NAME.")
     if "time" in comparison.failed_gates:

@@ -119,6 +119,7 @@ def test_in_short_each_verdict_takes_one_line_and_no_reason_is_repeated_below():
     assert "--- Failed\n\n  - " in short
     assert "slow: regressed (time): " in short
     assert "odd: not comparable: " in short
+    assert "t.py::odd: counters: odd warned" in short
     assert len(short) < len(text(build_report(session, comparison, verbosity=0)))
 
 

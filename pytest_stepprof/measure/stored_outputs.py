@@ -1,0 +1,51 @@
+"""Outputs against those of a baseline, as they lie in the store."""
+
+from collections.abc import Sequence
+
+from pytest_stepprof.measure.outputs import compare_outputs
+from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
+from pytest_stepprof.record.session import Session
+from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.store.directory import Store
+
+
+def compare_with_stored(
+    store: Store, before: StoredOutputs, after: StoredOutputs, after_payload: bytes, judge: JudgeSettings
+) -> OutputComparison:
+    """Compare outputs at hand with stored ones, with the tolerances of ``judge``.
+
+    Raises:
+        StoreError: the stored payload is missing or damaged.
+    """
+    before_payload = stored_payload(store, before)
+    return compare_outputs(before, before_payload, after, after_payload, rtol=judge.rtol, atol=judge.atol)
+
+
+def stored_payload(store: Store, outputs: StoredOutputs) -> bytes:
+    """Return the tensors of a result; nothing when it has none.
+
+    Raises:
+        StoreError: the payload is missing or damaged.
+    """
+    return b"" if outputs.payload_sha256 is None else store.load_payload(outputs.payload_sha256)
+
+
+def compare_stored_outputs(
+    store: Store, session: Session, baseline_sessions: Sequence[Session], judge: JudgeSettings
+) -> dict[str, OutputComparison]:
+    """Compare each test's outputs with those of the newest baseline session that has the test, by test key.
+
+    Raises:
+        StoreError: a stored payload is missing or damaged.
+    """
+    newest: dict[str, Measurement] = {}
+    for stored in baseline_sessions:
+        newest |= {measurement.test.key: measurement for measurement in stored.measurements}
+    pairs = [(newest[after.test.key], after) for after in session.measurements if after.test.key in newest]
+    return {
+        after.test.key: compare_with_stored(
+            store, before.outputs, after.outputs, stored_payload(store, after.outputs), judge
+        )
+        for before, after in pairs
+    }

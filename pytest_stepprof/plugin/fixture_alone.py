@@ -1,0 +1,13 @@
+"""The ``stepprof`` fixture that does not request ``benchmark``: for plain runs and for ``-p no:benchmark``."""
+
+from typing import Any
+
+import pytest
+
+from pytest_stepprof.plugin.fixture import Stepprof
+
+
+@pytest.fixture
+def stepprof(request: pytest.FixtureRequest, stepprof_device: Any) -> Stepprof:
+    """Measure one step; see ``Stepprof``."""
+    return Stepprof(request.node, benchmark=None, under_test=stepprof_device)

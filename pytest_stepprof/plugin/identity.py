@@ -1,0 +1,66 @@
+"""Who a test is: the same under another verbosity, parameter order or memory address."""
+
+import enum
+import hashlib
+from typing import Any
+
+import pytest
+
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.record.measurement import TestIdentity
+
+LONGEST_VALUE = 80
+
+
+def identify(item: pytest.Item) -> TestIdentity:
+    """Return the identity of a test from its file, its qualified name and its sorted parameters."""
+    parameters = _parameters(item)
+    file = item.path.as_posix()
+    if item.path.is_relative_to(item.config.rootpath):
+        file = item.path.relative_to(item.config.rootpath).as_posix()
+    qualified_name = printable(_qualified_name(item))
+    inside = ", ".join(f"{name}={text}" for name, text in parameters)
+    return TestIdentity(
+        key=f"{printable(file)}::{qualified_name}" + (f"[{inside}]" if inside else ""),
+        file=printable(file),
+        qualified_name=qualified_name,
+        parameters=parameters,
+        node_id=printable(item.nodeid),
+    )
+
+
+def _parameters(item: pytest.Item) -> tuple[tuple[str, str], ...]:
+    callspec: Any = getattr(item, "callspec", None)
+    if callspec is None:
+        return ()
+    texts = {name: _text(value) for name, value in callspec.params.items()}
+    known = {name: text for name, text in texts.items() if text is not None}
+    if len(known) < len(texts):  # pytest's own id is the only stable name that such a value has
+        known["id"] = str(callspec.id)
+    return tuple(sorted((printable(name), _short(printable(text))) for name, text in known.items()))
+
+
+def _qualified_name(item: pytest.Item) -> str:
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    return ".".join([*classes, getattr(item, "originalname", None) or item.name])
+
+
+def _text(value: Any) -> str | None:
+    """Return a text that is the same in every process, ``None`` for objects that have none."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, enum.Enum)):
+        return str(value) if isinstance(value, enum.Enum) else (value if isinstance(value, str) else repr(value))
+    if isinstance(value, (tuple, list)):
+        parts = [_text(part) for part in value]
+        return None if None in parts else f"({', '.join(str(part) for part in parts)})"
+    if hasattr(value, "__qualname__") and hasattr(value, "__module__"):
+        name = f"{value.__module__}.{value.__qualname__}"
+        return None if "<" in name else name  # <lambda> and <locals>: several may have this name
+    if type(value).__module__ == "torch":  # dtypes, devices, layouts: their text is their name
+        return str(value) if type(value).__name__ in ("dtype", "device", "layout", "memory_format") else None
+    return None
+
+
+def _short(text: str) -> str:
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[: LONGEST_VALUE - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,318 @@
+"""One pytest session that measures, or that checks results against a baseline."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import pytest_stepprof
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.errors import StepprofError, StoreError, UsageError
+from pytest_stepprof.measure.clock import wall_clock
+from pytest_stepprof.measure.conditions import torch_facts
+from pytest_stepprof.measure.device import TorchDevice
+from pytest_stepprof.measure.phases import Instruments, MeasuredStep, check_step, measure_step
+from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.plugin import benchmark_bridge, hooks
+from pytest_stepprof.plugin.checked_lines import checked_lines
+from pytest_stepprof.plugin.identity import identify
+from pytest_stepprof.plugin.judge import load_judge
+from pytest_stepprof.plugin.live_line import LiveLine
+from pytest_stepprof.plugin.recorded import BENCHMARK_KEY, recorded
+from pytest_stepprof.plugin.settings import judge_settings, measure_settings
+from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.record.environment import Environment
+from pytest_stepprof.record.measurement import Measurement, TestIdentity
+from pytest_stepprof.record.session import Session, SessionStatus
+from pytest_stepprof.report.build import build_report
+from pytest_stepprof.report.failure import failure_text
+from pytest_stepprof.report.junit import properties
+from pytest_stepprof.report.quantities import counted
+from pytest_stepprof.report.terminal import render_terminal
+from pytest_stepprof.store.directory import Store
+from pytest_stepprof.store.environment import collect_environment
+from pytest_stepprof.store.git import commit_facts
+
+STEP_KEY = pytest.StashKey[MeasuredStep]()
+NOT_JUDGED = ("inconclusive", "not comparable", "no baseline")
+WIDTH_OF_A_FILE = 120
+"""Columns of the report where nobody's window limits it."""
+
+
+def check_once(item: pytest.Item, request: StepRequest, under_test: TorchDevice) -> MeasuredStep:
+    """Run a step once, measure nothing, store nothing."""
+    settings = measure_settings(item)
+    return check_step(request, settings, Instruments(wall_clock, time.time_ns), under_test=under_test)
+
+
+class StepprofSession:
+    """The plugin object of a session that measures (``--stepprof``) or checks results (``--stepprof-baseline``)."""
+
+    def __init__(self, config: pytest.Config, *, measuring: bool) -> None:
+        self._config = config
+        self._measuring = measuring
+        self._store = Store(_directory(config))
+        self._started = datetime.now(UTC)
+        self._session_id = self._store.new_session_id(self._started)
+        self._judge, unreadable = load_judge(config, self._store)
+        self._live = LiveLine(config)
+        self._measured: dict[str, MeasuredStep] = {}
+        self._did_not_pass: dict[str, str] = {}
+        self._comparisons: dict[str, TestComparison] = {}
+        self._tests_sharing_level = 1
+        self._environment: Environment | None = None
+        self._closing_lines = [
+            (f"stepprof: warning: left out of the baseline: {reason}", True) for reason in unreadable
+        ]
+        self._record: Session | None = None
+        self._stored_at: str | None = None
+
+    def pytest_report_header(self) -> str:
+        """Say in one line what this session does."""
+        doing = "measuring" if self._measuring else "checking results only"
+        with_baseline = ""
+        if self._config.getoption("stepprof_baseline"):
+            held = counted(len(self._judge.sessions), "session")
+            with_baseline = f", baseline '{printable(self._judge.baseline)}' ({held})"
+        return f"stepprof: {doing}, records in {_short_path(self._store.directory)}{with_baseline}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Prepare the bridge to pytest-benchmark before its fixture can be made."""
+        for item in items:
+            if hooks.uses_stepprof(item) and "benchmark" in getattr(item, "fixturenames", ()):
+                benchmark_bridge.prepare(item)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Fix, before anything is measured, how many tests share the session's false-alarm rate."""
+        keys = {identify(item).key for item in session.items if hooks.uses_stepprof(item)}
+        self._tests_sharing_level = max(1, self._judge.known(keys))
+
+    def take(self, item: pytest.Item, request: StepRequest, *, benchmark: Any, under_test: TorchDevice) -> MeasuredStep:
+        """Measure a step, or run it once when this session only checks results."""
+        if not self._measuring:
+            step = check_once(item, request, under_test)
+            item.stash[STEP_KEY] = step
+            return step
+        name = printable(item.name)
+        instruments = Instruments(
+            clock=wall_clock, unix_clock=time.time_ns, progress=lambda text: self._live.show(f"{name}: {text}")
+        )
+        settings = measure_settings(item)
+        keep_trace_in = self._store.trace_directory(self._session_id) if settings.keep_trace else None
+        test = identify(item)
+        self._refuse_second(test)
+        try:
+            step = measure_step(
+                request, settings, instruments, under_test=under_test, test=test, keep_trace_in=keep_trace_in
+            )
+        finally:
+            self._live.clear()
+        step = recorded(item, benchmark, self._with_trace_named(step))
+        item.stash[STEP_KEY] = step
+        self._measured[test.key] = step
+        return step
+
+    def _with_trace_named(self, step: MeasuredStep) -> MeasuredStep:
+        if step.trace_path is None or step.measurement is None:
+            return step
+        name = step.trace_path.relative_to(self._store.directory).as_posix()
+        window = msgspec.structs.replace(step.measurement.window, trace_file=name)
+        return dataclasses.replace(step, measurement=msgspec.structs.replace(step.measurement, window=window))
+
+    def _refuse_second(self, test: TestIdentity) -> None:
+        """Keep one test's record from replacing another's; a rerun replaces its own.
+
+        Raises:
+            UsageError: another test has the same identity.
+        """
+        earlier = self._measured.get(test.key)
+        if earlier is None or earlier.measurement is None or earlier.measurement.test.node_id == test.node_id:
+            return
+        raise UsageError(
+            f"{test.node_id} has the same identity as {earlier.measurement.test.node_id}: {test.key}. Expected "
+            "parameters that differ in their text, because records are found again by it."
+        )
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Judge a test after its body has passed, as part of its own call, so that xfail and reruns behave."""
+        __tracebackhide__ = True
+        _forget_earlier_attempt(item)
+        try:
+            result = yield
+        except BaseException:
+            self._note_failure(item)
+            raise
+        if STEP_KEY in item.stash:
+            self._pass_judgement(item, item.stash[STEP_KEY])
+            self._did_not_pass.pop(identify(item).key, None)
+        return result
+
+    def _pass_judgement(self, item: pytest.Item, step: MeasuredStep) -> None:
+        try:
+            comparison = self._compare(item, step)
+        except StepprofError as error:
+            self._mark_benchmark_as_wrong(item)
+            pytest.fail(f"stepprof: error: {error}", pytrace=False)
+        item.user_properties += list(properties(comparison, step.measurement))
+        if comparison is None:
+            return
+        self._comparisons[comparison.key] = comparison
+        if "outputs" in comparison.failed_gates:
+            self._mark_benchmark_as_wrong(item)
+        if comparison.failed_gates or (self._strict and comparison.verdict in NOT_JUDGED and self._measuring):
+            scenario = step.scenario
+            text = failure_text(
+                comparison,
+                baseline=self._judge.baseline,
+                unit=scenario.unit,
+                samples_per_step=scenario.samples_per_step,
+            )
+            pytest.fail(text, pytrace=False)
+
+    @property
+    def _strict(self) -> bool:
+        return bool(self._config.getoption("stepprof_strict")) and not self._judge.results_only
+
+    def _compare(self, item: pytest.Item, step: MeasuredStep) -> TestComparison | None:
+        if not self._judge.baseline:
+            return None
+        if step.measurement is None:
+            return self._judge.check_result(step, identify(item), judge_settings(item))
+        return self._judge.judge(step, judge_settings(item), self._facts(), self._tests_sharing_level)
+
+    def _facts(self) -> Environment:
+        if self._environment is None:
+            self._environment = collect_environment(torch_facts(), root=self._config.rootpath)
+        return self._environment
+
+    def _note_failure(self, item: pytest.Item) -> None:
+        if not hooks.uses_stepprof(item):
+            return
+        self._mark_benchmark_as_wrong(item)
+        if BENCHMARK_KEY not in item.stash:
+            benchmark_bridge.use_in_vain(getattr(item, "funcargs", {}).get("benchmark"))
+        self._did_not_pass[identify(item).key] = item.nodeid
+
+    def _mark_benchmark_as_wrong(self, item: pytest.Item) -> None:
+        if BENCHMARK_KEY in item.stash:
+            benchmark_bridge.mark_as_wrong(item.stash[BENCHMARK_KEY])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Store what was measured; add it to the baseline when that was asked for and everything passed."""
+        if not self._measuring:
+            return
+        wanted = self._config.getoption("stepprof_save")
+        if wanted and exitstatus == pytest.ExitCode.OK:
+            self._leave_out_what_did_not_pass()
+        if not self._measured:
+            if wanted:
+                self._refuse(session, f"nothing was measured, so the baseline '{wanted}' stays as it is")
+            return
+        self._record = self._session_record(_status(exitstatus))
+        payloads = {
+            step.outputs.stored.payload_sha256: step.outputs.payload
+            for step in self._measured.values()
+            if step.outputs.stored.payload_sha256 is not None
+        }
+        try:
+            self._stored_at = _short_path(self._store.save_session(self._record, payloads))
+            if wanted:
+                self._store.append_to_baseline(wanted, self._record)
+                self._closing_lines.append((f"stepprof: added to the baseline '{printable(wanted)}'", False))
+        except StoreError as error:
+            if wanted:
+                self._refuse(session, f"the baseline '{printable(wanted)}' stays as it is: {error}")
+            else:
+                self._closing_lines.append((f"stepprof: warning: this session was not stored: {error}", True))
+
+    def _leave_out_what_did_not_pass(self) -> None:
+        """Keep what an xfailed or skipped test has measured out of a session that may join a baseline."""
+        for key in self._did_not_pass.keys() & self._measured.keys():
+            del self._measured[key]
+            self._closing_lines.append(
+                (f"stepprof: not stored: {printable(self._did_not_pass[key])} was measured, but did not pass", False)
+            )
+
+    def _refuse(self, session: pytest.Session, message: str) -> None:
+        self._closing_lines.append((f"stepprof: {message}", True))
+        if session.exitstatus == pytest.ExitCode.OK:  # what was asked for did not happen
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _session_record(self, status: SessionStatus) -> Session:
+        measurements = tuple(step.measurement for step in self._measured.values() if step.measurement is not None)
+        return Session(
+            stepprof_version=pytest_stepprof.__version__,
+            session_id=self._session_id,
+            started_at_utc=self._started.isoformat(timespec="seconds"),
+            status=status,
+            environment=self._facts(),
+            commit=commit_facts(self._config.rootpath, ignore=self._store.directory),
+            measurements=measurements,
+            comparison=self._comparison(measurements),
+        )
+
+    def _comparison(self, measurements: tuple[Measurement, ...]) -> Comparison | None:
+        if not self._comparisons:
+            return None
+        return Comparison(
+            baseline=self._judge.baseline,
+            baseline_sessions=tuple(session.session_id for session in self._judge.sessions),
+            tests_sharing_level=self._tests_sharing_level,
+            tests=tuple(self._comparisons.values()),
+            missing=self._judge.missing(measurement.test.key for measurement in measurements),
+        )
+
+    def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
+        """Show the report."""
+        if self._record is not None:
+            verbosity = self._config.get_verbosity()
+            document = build_report(
+                self._record,
+                self._record.comparison,
+                verbosity=verbosity,
+                stored_at=self._stored_at,
+                reasons_in_full=verbosity >= 1,  # every failing test has told its own
+            )
+            writer = self._config.get_terminal_writer()
+            width = writer.fullwidth if terminalreporter.isatty else max(writer.fullwidth, WIDTH_OF_A_FILE)
+            terminalreporter.section("stepprof", sep="=", bold=True)
+            terminalreporter.write_line(render_terminal(document, width=width, colour=writer.hasmarkup).rstrip())
+        if self._comparisons and not self._measuring:
+            for line in checked_lines(tuple(self._comparisons.values()), self._judge.baseline):
+                terminalreporter.write_line(line)
+        for line, alarming in self._closing_lines:
+            terminalreporter.write_line(line, red=alarming)
+
+
+def _forget_earlier_attempt(item: pytest.Item) -> None:
+    for key in (STEP_KEY, BENCHMARK_KEY):
+        if key in item.stash:
+            del item.stash[key]
+    item.user_properties[:] = [entry for entry in item.user_properties if not str(entry[0]).startswith("stepprof_")]
+
+
+def _directory(config: pytest.Config) -> Path:
+    asked: str | None = config.getoption("stepprof_dir")
+    if asked:
+        return Path(config.invocation_params.dir, asked)
+    return Path(config.rootpath, config.getini("stepprof_dir") or ".stepprof")
+
+
+def _status(exitstatus: int) -> SessionStatus:
+    if exitstatus == pytest.ExitCode.OK:
+        return "passed"
+    return "failed" if exitstatus == pytest.ExitCode.TESTS_FAILED else "interrupted"
+
+
+def _short_path(path: Path) -> str:
+    """Return a path as the person sees it from where they are."""
+    here = Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()

@@ -1,0 +1,33 @@
+"""From a test's options to the records that say how it is measured and how it is judged."""
+
+import pytest
+
+from pytest_stepprof.plugin import hooks, options
+from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
+
+
+def measure_settings(item: pytest.Item) -> MeasureSettings:
+    """Return how a test is measured, from command line, marker, ini and defaults."""
+    values = options.resolve(item.config, hooks.marker_keywords(item))
+    return MeasureSettings(
+        device=values["device"],
+        warmup_steps=values["warmup_steps"],
+        window_wait_steps=values["window_wait_steps"],
+        window_warmup_steps=values["window_warmup_steps"],
+        window_active_steps=values["window_active_steps"],
+        runs=values["runs"],
+        steps_per_run=values["steps_per_run"],
+        run_time_s=values["run_time"],
+        budget_s=values["budget"],
+        record_shapes=values["shapes"],
+        record_stacks=values["stacks"],
+        record_memory=values["memory"],
+        keep_trace=values["trace"],
+        seed=values["seed"],
+    )
+
+
+def judge_settings(item: pytest.Item) -> JudgeSettings:
+    """Return how a test is judged, from marker, command line, ini and defaults."""
+    values = options.resolve(item.config, hooks.marker_keywords(item))
+    return JudgeSettings(**{option.name: values[option.name] for option in options.JUDGE_OPTIONS})

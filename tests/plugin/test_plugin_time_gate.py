@@ -1,0 +1,152 @@
+"""The time gate, on stored times that are rewritten so that the verdict is certain."""
+
+import json
+import re
+
+import pytest
+
+FAR_FASTER, FAR_SLOWER = 1e-5, 1e5
+FAIL = "--stepprof-time=fail"
+
+STEP = """
+    import torch
+
+    def test_step(stepprof):
+        weight = torch.ones(4, 4)
+        stepprof(lambda: weight @ weight{declared})
+"""
+
+
+@pytest.fixture
+def saved(project):
+    project.write(test_it=STEP.format(declared=""))
+    project.measure("--stepprof-save=main")
+    return project
+
+
+def test_a_slowdown_fails_the_test_with_both_medians_the_interval_and_the_reason(saved):
+    saved.scale_stored_times(FAR_FASTER)
+
+    result = saved.measure("--stepprof-baseline=main", FAIL)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*= FAILURES =*", "stepprof: regressed (time) against baseline 'main'", "test_it.py::test_step", "time:"]
+    )
+    text = saved.text(result)
+    assert re.search(
+        r"Slower by more than the tolerance of 1 %: \S+ ms/step before, \S+ ms/step now, \S+x slower", text
+    )
+    assert re.search(r"the ratio of times lies between \d\S* and \d\S*, could have seen \S+x \(level 1 %;", text)
+    assert "stated noise of one session" in text
+    assert "outputs differ" not in text
+    assert "use: stepprof ab BASE" in text
+
+
+def test_a_step_that_does_far_more_is_called_slower(saved):
+    """Two matrices of 1024 rows take thousands of times as long as two of 4, whoever else uses the machine."""
+    saved.write(
+        test_it="""
+            import torch
+
+            def test_step(stepprof):
+                weight = torch.ones(1024, 1024)
+                stepprof(lambda: (weight @ weight)[:4, :4] / 256)
+        """
+    )
+
+    result = saved.measure("--stepprof-baseline=main", "--stepprof-counters=off", FAIL)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["stepprof: regressed (time) against baseline 'main'"])
+
+
+def test_a_speed_up_is_called_improved_and_passes(saved):
+    saved.scale_stored_times(FAR_SLOWER)
+
+    result = saved.measure("--stepprof-baseline=main", FAIL)
+
+    assert result.ret == pytest.ExitCode.OK
+    assert "improved: Faster by more than the tolerance" in saved.text(result)
+
+
+@pytest.mark.parametrize("mode", ["warn", "off"])
+def test_time_may_warn_or_be_silent_and_the_verdict_stays_true(saved, mode):
+    saved.scale_stored_times(FAR_FASTER)
+
+    result = saved.measure("--stepprof-baseline=main", f"--stepprof-time={mode}")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert "Regressed, but no gate fails" in saved.text(result)
+
+
+def test_a_throughput_is_judged_in_its_own_unit(project):
+    project.write(test_it=STEP.format(declared=', unit="samples/s", samples_per_step=4'))
+    project.measure("--stepprof-save=main")
+    project.scale_stored_times(FAR_FASTER)
+
+    result = project.measure("--stepprof-baseline=main", FAIL)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"samples/s before, \S+ samples/s now, \S+x slower", project.text(result))
+
+
+def test_tests_with_a_baseline_share_the_level(project):
+    project.write(
+        test_it="""
+            import pytest
+            import torch
+
+            @pytest.mark.parametrize("size", [2, 3])
+            def test_step(stepprof, size):
+                stepprof(lambda: torch.ones(size) * 2)
+        """
+    )
+    project.measure("--stepprof-save=main")
+    project.write(test_new="import torch\ndef test_new(stepprof): stepprof(lambda: torch.ones(4) * 2)")
+
+    result = project.measure("--stepprof-baseline=main")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert project.sessions[-1]["comparison"]["tests_sharing_level"] == 2, "the new test has no baseline"
+    assert "2 tests share the error level" in project.text(result)
+    assert "1 % shared by 2 tests" in project.text(result)
+
+
+def test_a_baseline_from_another_machine_is_not_judged_by_time(saved):
+    saved.scale_stored_times(FAR_FASTER)
+    [path] = saved.session_files
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["environment"]["hardware"]["water cooling"] = "yes"
+    path.write_text(json.dumps(record), encoding="utf-8")
+
+    result = saved.measure("--stepprof-baseline=main", FAIL)
+
+    assert result.ret == pytest.ExitCode.OK
+    told = "Time is not judged, because the baseline was measured elsewhere (water cooling: yes -> not known)"
+    assert told in saved.text(result)
+    strict = saved.measure("--stepprof-baseline=main", "--stepprof-strict")
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_strict_fails_what_is_inconclusive(saved):
+    """At this level the interval is so wide that nothing can be said about any step."""
+    nothing_is_certain = "--stepprof-level=1e-300"
+
+    result = saved.measure("--stepprof-baseline=main", FAIL, nothing_is_certain)
+    assert result.ret == pytest.ExitCode.OK
+    assert "Neither a slowdown above 1 % nor its absence shows" in saved.text(result)
+
+    strict = saved.measure("--stepprof-baseline=main", FAIL, nothing_is_certain, "--stepprof-strict")
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+    strict.stdout.fnmatch_lines(["stepprof: inconclusive against baseline 'main'"])
+
+
+def test_tests_of_the_baseline_that_did_not_run_are_named(saved):
+    saved.write(test_other="import torch\ndef test_other(stepprof): stepprof(lambda: torch.ones(4) * 2)")
+
+    result = saved.measure("--stepprof-baseline=main", "test_other.py")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert "in the baseline, not measured here: test_it.py::test_step" in saved.text(result)
