@@ -1,0 +1,154 @@
+"""The README is the manual: its example is run, its outputs are real, its commands and options are the ones that exist.
+
+``STEPPROF_WRITE_README=1`` puts new outputs and the table of options in.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_stepprof.plugin.options import JUDGE_OPTIONS, TEST_OPTIONS
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+WRITING = os.environ.get("STEPPROF_WRITE_README") == "1"
+CHANGES = (
+    ('return {"loss": loss}', 'return {"loss": loss * 1.01}'),
+    ("images, labels = batch", "images, labels = batch[0].clone(), batch[1]"),
+)
+
+
+def block(marker):
+    """The text of the fenced block that follows a marker."""
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n```\w*\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"README.md has no block after <!-- {marker} -->"
+    return found.group(1)
+
+
+def write(marker, text):
+    readme = README.read_text(encoding="utf-8")
+    pattern = rf"(<!-- {re.escape(marker)} -->\n```\w*\n).*?```"
+    README.write_text(
+        re.sub(pattern, lambda found: found.group(1) + text + "```", readme, flags=re.DOTALL), encoding="utf-8"
+    )
+
+
+def shape(line):
+    """A line without what differs from run to run: numbers, ids, and the widths of columns."""
+    line = re.sub(r"\d{8}T\d{6}\.\d+Z-[0-9a-f]+", "SESSION", line)
+    line = re.sub(r"(not )?(faster|slower)|the same time", "RATIO", line)
+    line = re.sub(r"\d[\d.,]*(e-\d+)?", "0", line.replace(" (k=", "(k="))
+    line = re.sub(r"\(k=0\)", "", line)
+    return re.sub(r"[-=_ ]{2,}", " ", line).strip()
+
+
+def shown(result):
+    """What the person sees of stepprof: the failing test's own report, and the section of the session."""
+    text = result.stdout.str()
+    parts = [re.search(pattern, text, re.DOTALL) for pattern in (r"_+ test_training_step _+\n.*?(?=\n=+)", SECTION)]
+    return "\n".join(part.group(0).strip() for part in parts if part is not None) + "\n"
+
+
+def until_the_profile(text):
+    """Leave out the part about each test: the README shows it once."""
+    return text.split("\n--- test_step.py::test_training_step\n")[0].rstrip() + "\n\n[...]\n"
+
+
+SECTION = r"=+ stepprof =+\n.*?(?=\n=+ short test summary|\n=+ \d+ (passed|failed))"
+VARYING = (
+    "aten::",
+    "Optimizer",
+    "forward",
+    "backward",
+    "stepprof: read",
+    "- not steady",
+    "- unwarmed",
+    "operators not",
+)
+
+
+def lines_that_stay(text):
+    """The shapes of lines that every run has.
+
+    Rows of costs are sorted by cost, and where wrapped bullets break depends on their numbers: these are left out.
+    """
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith(("  - ", "    ")))
+    return [shape(line) for line in lines if not any(word in line for word in VARYING)]
+
+
+def check(marker, text):
+    if WRITING:
+        write(marker, text)
+    missing = [line for line in lines_that_stay(block(marker)) if line not in lines_that_stay(text)]
+    assert not missing, f"README.md shows lines that the example does not print: {missing}\n{text}"
+
+
+@pytest.fixture(scope="module")
+def arguments():
+    return ("--stepprof", "--benchmark-quiet", "-p", "no:cacheprovider", "test_step.py")
+
+
+def test_the_example_in_60_seconds(pytester, arguments):
+    source = block("example: test_step.py")
+    path = pytester.path / "test_step.py"
+    path.write_text(source, encoding="utf-8")
+    saved = pytester.runpytest_subprocess("--stepprof-save=main", *arguments)
+    assert saved.ret == pytest.ExitCode.OK
+    check("output: save", shown(saved))
+
+    changed = source
+    for before, after in CHANGES:
+        assert before in changed
+        changed = changed.replace(before, after)
+    path.write_text(changed, encoding="utf-8")
+    failed = pytester.runpytest_subprocess("--stepprof-baseline=main", *arguments)
+    assert failed.ret == pytest.ExitCode.TESTS_FAILED
+    check("output: changed", until_the_profile(shown(failed)))
+
+    path.write_text(source, encoding="utf-8")
+    unchanged = pytester.runpytest_subprocess("--stepprof-baseline=main", *arguments)
+    assert unchanged.ret == pytest.ExitCode.OK
+    assert "could have seen" in shown(unchanged)
+    check("output: unchanged", until_the_profile(shown(unchanged)))
+
+    plain = pytester.runpytest_subprocess("test_step.py")
+    assert plain.ret == pytest.ExitCode.OK
+
+
+def default_of(option):
+    """What the table says where the default is not a value."""
+    without_value = {"rtol": "by dtype", "atol": "by dtype", "steps_per_run": "fills the run time"}
+    return without_value.get(option.name, option.default)
+
+
+def option_table():
+    rows = [
+        f"| `{option.flag}{'*' if option in JUDGE_OPTIONS else ''}` | {default_of(option)} | {option.help} |"
+        for option in TEST_OPTIONS
+    ]
+    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
+
+
+def test_the_table_of_options_is_the_one_in_force():
+    readme = README.read_text(encoding="utf-8")
+    if WRITING:
+        readme = re.sub(
+            r"(<!-- options -->\n\n)(\|.*\n)+", lambda found: found.group(1) + option_table() + "\n", readme
+        )
+        README.write_text(readme, encoding="utf-8")
+    assert option_table() in readme
+
+
+def test_the_two_commands_stand_at_the_top_and_ci_runs_the_second():
+    commands = re.findall(r"^python3 -m venv .*$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    environments = [re.search(r"tox .*-e (\w+)$", command).group(1) for command in commands]
+    assert environments == ["example", "tests"]
+    assert f"\n{commands[1]}\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_every_tox_environment_that_the_readme_names_exists():
+    named = set(re.findall(r"tox (?:-q )?-e (\w+)", README.read_text(encoding="utf-8")))
+    there = set(re.findall(r"^\[testenv:(\w+)\]", (ROOT / "tox.ini").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= there
