@@ -77,7 +77,8 @@ def median_time_ns(step: Step, batch: torch.Tensor, repeats: int) -> float:
 
 def orthogonal_matrix(generator: torch.Generator) -> torch.Tensor:
     """Return a matrix whose powers neither grow nor vanish, so that every product costs the same."""
-    return torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q
+    orthogonal: torch.Tensor = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q
+    return orthogonal
 
 
 def chain_of(products: int) -> Step:
