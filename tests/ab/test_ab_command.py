@@ -163,7 +163,9 @@ def fake_rounds(monkeypatch, ratios, **head_changes):
     monkeypatch.setattr(ab, "run_rounds", partial(ab_rounds.run_rounds, run=run))
 
 
-SLOWER, SAME, NOISY = (2.0, 2.02, 1.98, 2.01, 1.99), (1.0, 1.001, 0.999, 1.0, 1.0), (1.0, 2.0, 0.5, 1.1, 0.9)
+SLOWER = (2.0, 2.02, 1.98, 2.01, 1.99, 2.0, 2.02, 1.98)
+SAME = (1.0, 1.001, 0.999, 1.0, 1.0, 1.0, 1.001, 0.999)
+NOISY = (1.0, 2.0, 0.5, 1.1, 0.9, 1.0, 2.0, 0.5)
 
 
 @pytest.mark.parametrize(
