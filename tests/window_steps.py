@@ -3,7 +3,6 @@
 import gc
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -51,8 +50,8 @@ def request_of(*regions: str, wait: int = 1, warmup: int = 1, active: int = 2, *
     return WindowRequest(wait, warmup, active, regions, **more)  # type: ignore[arg-type]
 
 
-def taken(step: Step = work, *regions: str, keep_trace_in: Path | None = None, **more: int) -> TakenWindow:
-    return take_window(step, request_of(*regions, **more), nothing, keep_trace_in=keep_trace_in)
+def taken(step: Step = work, *regions: str, keep_trace: bool = False, **more: int) -> TakenWindow:
+    return take_window(step, request_of(*regions, **more), nothing, keep_trace=keep_trace)
 
 
 class InStep:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from pytest_stepprof.analysis.conditions import other_conditions, other_machine
-from pytest_stepprof.analysis.counters import compare_counters, counter_text
+from pytest_stepprof.analysis.conditions import other_conditions, other_conditions_of_time, other_machine
+from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
 from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
-from pytest_stepprof.analysis.units import format_ratio, format_time
+from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
 from pytest_stepprof.record.comparison import (
     Comparison,
     CounterChange,
@@ -22,7 +22,6 @@ from pytest_stepprof.record.comparison import (
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison
-from pytest_stepprof.record.scenario import Scenario
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import GateMode, JudgeSettings
 
@@ -37,6 +36,9 @@ class _Judged(NamedTuple):
     failed: bool
 
 
+_SILENT = _Judged((), False)
+
+
 def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Measurement] | None:
     """Return the newest session that measured the test ``key``, and what it measured; sessions come oldest first."""
     for session in reversed(baseline_sessions):
@@ -46,19 +48,28 @@ def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Mea
     return None
 
 
+def judged_as(now: Measurement, overrides: Mapping[str, float]) -> JudgeSettings:
+    """Return how a test is judged: as it was stored with its measurement, or by default, less what is overridden.
+
+    ``overrides`` maps fields of JudgeSettings to what was asked for explicitly.
+    """
+    return msgspec.structs.replace(now.judge or JudgeSettings(), **overrides)
+
+
 def compare_sessions(
     session: Session,
     baseline_name: str,
     baseline_sessions: Sequence[Session],
     *,
     outputs: Mapping[str, OutputComparison],
-    judge: JudgeSettings,
+    overrides: Mapping[str, float],
     tests_sharing_level: int,
 ) -> Comparison:
     """Compare every test of ``session`` with the newest baseline session that holds it.
 
-    ``outputs`` maps test keys to the comparison of their outputs with that newest session's. ``missing`` are tests
-    of any baseline session that ``session`` did not measure.
+    Each test is judged as it was stored, less ``overrides`` (see ``judged_as``). ``outputs`` maps test keys to the
+    comparison of their outputs with that newest session's. ``missing`` are tests of any baseline session that
+    ``session`` did not measure.
     """
     tests = []
     for measurement in session.measurements:
@@ -71,7 +82,7 @@ def compare_sessions(
                 now_environment=session.environment,
                 before_environment=base_session.environment if base_session is not None else None,
                 outputs=outputs.get(key),
-                judge=judge,
+                judge=judged_as(measurement, overrides),
                 tests_sharing_level=tests_sharing_level,
                 baseline=baseline_name,
             )
@@ -101,37 +112,37 @@ def compare_test(
 ) -> TestComparison:
     """Judge one test against its baseline.
 
-    Under other conditions (scenario, start state, first batch) nothing is compared. Otherwise the verdict is
-    ``regressed`` if a gate in mode ``fail`` failed, else ``not comparable`` if the machine's facts forbid to compare
-    time, else time's own word. That word stays true when the time gate only warns or is off: such a test may be
-    called ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is
-    shown with the verdict ``not comparable`` where it is not judged, on another machine or with other outputs.
+    Under conditions that change the result (batch, mode, start) nothing is compared, under those that change only the
+    time (threads, compilation, source of batches) the outputs alone. Otherwise the verdict is ``regressed`` if a gate
+    in mode ``fail`` failed, else ``not comparable`` if conditions or the machine's facts forbid to compare time, else
+    time's own word. That word stays true when the time gate only warns or is off: such a test may be called
+    ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is shown with
+    the verdict ``not comparable`` where it is not judged: other conditions, another machine, other outputs.
     A caller that has more than one session of each side gives ``time``; without it, two sessions' medians are compared.
     """
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
         return _without_gates(now, "no baseline", (_reason("conditions", "decides", text),))
+    of_time = other_conditions_of_time(before.scenario, now.scenario)
     conditions = other_conditions(before, now)
     if conditions:
-        told = tuple(_reason("conditions", "decides", text) for text in conditions)
-        remedy = f"Nothing is compared: measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
-        return _without_gates(now, "not comparable", (*told, _reason("conditions", "informs", remedy)))
-    changes, counters = _judge_counters(before, now, before_environment, now_environment, judge.counters)
+        every = tuple(dict.fromkeys((*conditions, *of_time)))
+        return _without_gates(now, "not comparable", _told("Nothing is compared", every, "decides", baseline))
     outputs_judged = _judge_outputs(outputs, judge.outputs)
-    if time is None:
-        time = compare_time(
-            before_ns=before.dispersion.median_ns,
-            after_ns=now.dispersion.median_ns,
-            settings=judge,
-            tests_sharing_level=tests_sharing_level,
-            waited=Waited(_waiting_share(before), _waiting_share(now)),
-        )
-    obstacle = _obstacle_to_time(before_environment, now_environment, outputs_judged.failed)
+    counters_mode = "off" if of_time else judge.counters
+    changes, counters = _judge_counters(before, now, before_environment, now_environment, counters_mode)
+    time = time or _time_between(before, now, judge, tests_sharing_level)
+    obstacle = _obstacle_to_time(before_environment, now_environment, of_time, outputs_judged.failed)
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
     others_failed = outputs_judged.failed or counters.failed
-    time_judged = _judge_time(time, now.scenario, judge, obstacle, others_failed=others_failed)
-    judged: dict[Gate, _Judged] = {"outputs": outputs_judged, "counters": counters, "time": time_judged}
+    time_decides = not (others_failed or of_time)
+    judged: dict[Gate, _Judged] = {
+        "outputs": outputs_judged,
+        "conditions": _judge_conditions(of_time, baseline, others_failed=others_failed),
+        "counters": counters,
+        "time": _judge_time(time, _medians(time, before, now), judge, obstacle, decides=time_decides),
+    }
     failed = tuple(gate for gate, result in judged.items() if result.failed)
     return TestComparison(
         key=now.test.key,
@@ -142,6 +153,17 @@ def compare_test(
         counters=changes,
         time=time,
         failed_gates=failed,
+    )
+
+
+def _time_between(before: Measurement, now: Measurement, judge: JudgeSettings, sharing: int) -> TimeComparison:
+    """Compare two sessions' medians."""
+    return compare_time(
+        before_ns=before.dispersion.median_ns,
+        after_ns=now.dispersion.median_ns,
+        settings=judge,
+        tests_sharing_level=sharing,
+        waited=Waited(_waiting_share(before), _waiting_share(now)),
     )
 
 
@@ -162,13 +184,27 @@ def _reason(gate: Gate, weight: Weight, text: str) -> Reason:
     return Reason(gate=gate, weight=weight, text=text)
 
 
+def _told(what: str, conditions: Sequence[str], weight: Weight, baseline: str) -> tuple[Reason, ...]:
+    remedy = f"{what}: measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
+    named = (_reason("conditions", weight, text) for text in conditions)
+    return (*named, _reason("conditions", "informs", remedy))
+
+
+def _judge_conditions(of_time: Sequence[str], baseline: str, *, others_failed: bool) -> _Judged:
+    """Name what forbids to compare times and counters where outputs were compared all the same."""
+    if not of_time:
+        return _SILENT
+    weight: Weight = "informs" if others_failed else "decides"
+    return _Judged(_told("Only the outputs are compared", of_time, weight, baseline), False)
+
+
 def _judge_outputs(outputs: OutputComparison | None, mode: GateMode) -> _Judged:
     if outputs is None or outputs.status == "not compared":
         note = "" if outputs is None or outputs.note is None else f": {outputs.note}"
         text = f"The outputs were not compared{note}"
         return _Judged((_reason("outputs", "informs" if mode == "off" else "warns", text),), False)
     if outputs.status == "equal":
-        return _Judged((), False)
+        return _SILENT
     count = len(outputs.mismatches)
     text = f"The outputs differ from the baseline's in {count} {'place' if count == 1 else 'places'}"
     if outputs.mismatches:
@@ -189,7 +225,7 @@ def _judge_counters(
     The device needs no look of its own: it belongs to the scenario, and that is the same when this is asked.
     """
     if mode == "off":
-        return (), _Judged((), False)
+        return (), _SILENT
     then = "not known" if before_environment is None else before_environment.software.get("torch", "not known")
     here = now_environment.software.get("torch", "not known")
     if then != here:
@@ -203,6 +239,10 @@ def _judge_counters(
     if others:
         grew = any(change.after > change.before for change in others)
         reasons.append(_reason("counters", "warns" if grew else "informs", _other_mix(others)))
+    undecided = undecided_counters(before.window.counters, now.window.counters)
+    if undecided:
+        text = f"Not compared, because active steps do not agree on them: {', '.join(undecided)}"
+        reasons.append(_reason("counters", "informs", text))
     return changes, _Judged(tuple(reasons), bool(gated) and mode == "fail")
 
 
@@ -212,8 +252,12 @@ def _other_mix(changes: Sequence[CounterChange]) -> str:
     return f"The mix of work changed, which fails nothing: {listed}{more}"
 
 
-def _obstacle_to_time(before: Environment | None, now: Environment, outputs_failed: bool) -> str | None:
-    """Say why time is not judged, or return ``None``; another machine comes first, because it lasts longer."""
+def _obstacle_to_time(
+    before: Environment | None, now: Environment, of_time: Sequence[str], outputs_failed: bool
+) -> str | None:
+    """Say why time is not judged, or return ``None``; what lasts longer comes first."""
+    if of_time:
+        return "it was measured under other conditions"
     if before is None:
         return "it is not known where the baseline was measured"
     facts = other_machine(before, now)
@@ -223,18 +267,23 @@ def _obstacle_to_time(before: Environment | None, now: Environment, outputs_fail
 
 
 def _judge_time(
-    time: TimeComparison, scenario: Scenario, judge: JudgeSettings, obstacle: str | None, *, others_failed: bool
+    time: TimeComparison, medians: str, judge: JudgeSettings, obstacle: str | None, *, decides: bool
 ) -> _Judged:
-    medians = " before, ".join(
-        format_time(value_ns, scenario.unit, scenario.samples_per_step) for value_ns in (time.before_ns, time.after_ns)
-    )
-    undecided: Weight = "informs" if others_failed else "decides"
+    undecided: Weight = "decides" if decides else "informs"
     if obstacle is not None:
         return _Judged((_reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
     text = f"{_claim(time, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
     if time.verdict != "regressed":
         return _Judged((_reason("time", undecided, text),), False)
     return _Judged((_reason("time", _WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
+
+
+def _medians(time: TimeComparison, before: Measurement, now: Measurement) -> str:
+    """Write both medians in the declared unit; in ms/step where two units, or other samples, were declared."""
+    unit, samples = now.scenario.unit, now.scenario.samples_per_step
+    if (unit, samples) != (before.scenario.unit, before.scenario.samples_per_step):
+        unit, samples = "ms/step", None
+    return " before, ".join(format_time(value_ns, unit, samples) for value_ns in (time.before_ns, time.after_ns))
 
 
 def _waiting_share(measurement: Measurement) -> float:
@@ -260,7 +309,7 @@ def _precision(time: TimeComparison, judge: JudgeSettings) -> str:
         f", {_percent(judge.level)} shared by {sharing} tests" if sharing > 1 else ""
     )
     interval = f"the ratio of times lies between {time.ratio_lower:.3g} and {time.ratio_upper:.3g}"
-    return f"{interval}, could have seen {time.smallest_visible_ratio:.2f}x ({level}; {time.noise})"
+    return f"{interval}, {format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})"
 
 
 def _percent(relative: float) -> str:

@@ -1,12 +1,23 @@
 """Whether two measurements answer the same question, and whether their times may stand side by side: by named facts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
+
+_FREE = ("question", "represents", "regions", "compiled")
+"""Fields of the scenario that may change freely: words, labels inside the step, and ``torch.compile``, which is a
+change to the step like any other and exactly what a person may want to compare."""
+
+_RESULT = ("module_mode", "autocast", "gradients")
+"""Fields that change what a step computes, beside the batch and the kind of device."""
+
+_TIME_ONLY = tuple(name for name in Scenario.__struct_fields__ if name not in (*_FREE, *_RESULT, "batch"))
+"""All other fields change how long a step takes and what it calls, but not what it computes: among them which device
+of its kind it runs on, threads, where batches come from, and the unit."""
 
 _NAMED = 5  # a batch of a hundred tensors that all changed is one fact, not a hundred
 
@@ -23,21 +34,32 @@ class UnderConditions(Protocol):
         """Digest of the state that the step started from."""
 
     @property
+    def start_settings_digest(self) -> str:
+        """Digest of the rest of ``state=``: optimizer and the like; empty where it is not known."""
+
+    @property
     def first_batch_digest(self) -> str:
         """Digest of the first batch."""
 
 
 def other_conditions(before: UnderConditions, now: UnderConditions) -> tuple[str, ...]:
-    """Name what makes two measurements incomparable: each field of the scenario, the start state, the first batch.
+    """Name what makes two measurements incomparable, outputs and all: the batch, the mode, the device, the start.
 
-    ``question`` is prose and may change. An empty tuple says that everything may be compared.
+    An empty tuple says that the outputs may be compared.
     """
-    found = list(_scenario_changes(before.scenario, now.scenario))
+    found = list(_result_changes(before.scenario, now.scenario))
     if before.start_state_digest != now.start_state_digest:
         found.append("started from other weights")
+    elif _settings_differ(before.start_settings_digest, now.start_settings_digest):
+        found.append("started from other optimizer settings, or with other parts in state=")
     if before.first_batch_digest != now.first_batch_digest:
         found.append("another first batch")
     return tuple(found)
+
+
+def other_conditions_of_time(before: Scenario, now: Scenario) -> tuple[str, ...]:
+    """Name what forbids to compare times and counters, but not outputs: each such field, what it was and is."""
+    return tuple(_field_change(name, before, now) for name in _TIME_ONLY if _differs(name, before, now))
 
 
 def other_machine(before: Environment, now: Environment) -> tuple[str, ...]:
@@ -51,14 +73,37 @@ def _changed_facts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[s
     return tuple(f"{name}: {then} -> {here}" for name, then, here in facts if then != here)
 
 
-def _scenario_changes(before: Scenario, now: Scenario) -> tuple[str, ...]:
-    old, new = msgspec.structs.asdict(before), msgspec.structs.asdict(now)
-    fields = [name for name in old if name != "question" and old[name] != new[name]]
+def _settings_differ(before: str, now: str) -> bool:
+    return "" not in (before, now) and before != now
+
+
+def _result_changes(before: Scenario, now: Scenario) -> Iterator[str]:
+    then, here = _by_kind_of_device(before.batch), _by_kind_of_device(now.batch)
+    if then != here:
+        yield _batch_change(then, here)
+    names = [name for name in _RESULT if _differs(name, before, now)]
+    if _kind(before.device) != _kind(now.device):
+        names.append("device")
+    yield from (_field_change(name, before, now) for name in names)
+
+
+def _differs(name: str, before: Scenario, now: Scenario) -> bool:
+    return bool(getattr(before, name) != getattr(now, name))
+
+
+def _field_change(name: str, before: Scenario, now: Scenario) -> str:
+    return f"{name.replace('_', ' ')}: {_text(getattr(before, name))} -> {_text(getattr(now, name))}"
+
+
+def _kind(device: str) -> str:
+    """Give the kind of a device: ``cuda`` for ``cuda:0 NVIDIA H200``."""
+    return device.partition(":")[0]
+
+
+def _by_kind_of_device(batch: tuple[InputLeaf, ...]) -> tuple[InputLeaf, ...]:
+    """Forget on which device of its kind a leaf lies."""
     return tuple(
-        _batch_change(before.batch, now.batch)
-        if name == "batch"
-        else f"{name.replace('_', ' ')}: {_text(old[name])} -> {_text(new[name])}"
-        for name in fields
+        leaf if leaf.device is None else msgspec.structs.replace(leaf, device=_kind(leaf.device)) for leaf in batch
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from pytest_stepprof.record.measurement import RunPlan
@@ -14,6 +15,23 @@ _FEWEST_SAMPLES = 5
 _FEWEST_WARMUP_STEPS = 1
 _FEWEST_RUNS = 3
 _NS_PER_S = 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCosts:
+    """What was seen of a step, in nanoseconds.
+
+    ``step_ns`` is the step as the scenario bounds it, ``beside_ns`` what each step costs beside that (its read, when it
+    is no part of the step), ``restart_ns`` what it costs to begin a run.
+    """
+
+    step_ns: float
+    beside_ns: float = 0.0
+    restart_ns: float = 0.0
+
+    def of_run_ns(self, steps: int) -> float:
+        """Return the nanoseconds that a run of so many steps takes."""
+        return self.restart_ns + steps * (self.step_ns + self.beside_ns)
 
 
 def steps_per_sample(step_ns: float, clock_cost_ns: int) -> int:
@@ -31,8 +49,10 @@ def steps_per_sample(step_ns: float, clock_cost_ns: int) -> int:
     return math.ceil(Fraction(shortest_ns) / Fraction(step_ns))
 
 
-def plan_runs(*, step_ns: float, spent_s: float, settings: MeasureSettings, clock_cost_ns: int) -> RunPlan:
-    """Plan the unprofiled runs, given what one step takes and what the test has already spent of its budget.
+def plan_runs(
+    costs: StepCosts, *, spent_s: float, settings: MeasureSettings, clock_cost_ns: int, most_steps: int | None = None
+) -> RunPlan:
+    """Plan the unprofiled runs, given what steps cost and what the test has already spent of its budget.
 
     Asked for are ``settings.runs`` runs of ``settings.warmup_steps`` steps and then of samples that fill
     ``run_time_s``, five at least. ``steps_per_run`` sets the number of steps instead: rounded up to whole samples,
@@ -41,13 +61,15 @@ def plan_runs(*, step_ns: float, spent_s: float, settings: MeasureSettings, cloc
     never to more than was asked for. What does not fit even so is planned nevertheless (``planned_s`` above
     ``budget_s``): a number from too long a measurement is worth more than none.
 
+    No sample has more than ``most_steps`` steps, even if it is then shorter than the clock would like it to be.
+
     Raises:
-        ValueError: ``step_ns`` or ``clock_cost_ns`` cannot be (see :func:`steps_per_sample`).
+        ValueError: ``costs.step_ns`` or ``clock_cost_ns`` cannot be (see :func:`steps_per_sample`).
     """
-    steps, asked_samples = _asked_samples(step_ns, settings, clock_cost_ns)
+    steps, asked_samples = _asked_samples(costs.step_ns, settings, clock_cost_ns, most_steps)
 
     def cost_s(runs: int, warmup_steps: int, samples: int) -> float:
-        return spent_s + runs * (warmup_steps + samples * steps) * step_ns / _NS_PER_S
+        return spent_s + runs * costs.of_run_ns(warmup_steps + samples * steps) / _NS_PER_S
 
     runs, warmup, budget_s = settings.runs, settings.warmup_steps, settings.budget_s
     samples = _fitting(_FEWEST_SAMPLES, asked_samples, lambda count: cost_s(runs, warmup, count), budget_s)
@@ -65,30 +87,35 @@ def plan_runs(*, step_ns: float, spent_s: float, settings: MeasureSettings, cloc
     )
 
 
-def planned_warmup(step_ns: float, spent_s: float, settings: MeasureSettings) -> int:
+def planned_warmup(
+    costs: StepCosts, *, spent_s: float, settings: MeasureSettings, most_steps: int | None = None
+) -> int:
     """Return how many steps the first warm-up takes, before anything else of the protocol ran.
 
     All of ``settings.warmup_steps``, unless these, the window and the smallest plan of runs exceed the budget
-    together: then as many as fit, one at least (none if none were asked for). ``step_ns`` is what is known of the
-    step so far, usually one or two steps that were still cold: a careful guess.
+    together: then as many as fit, one at least (none if none were asked for). ``costs`` is what is known so far,
+    usually from one or two steps that were still cold: a careful guess.
 
     Raises:
-        ValueError: ``step_ns`` is not positive and finite.
+        ValueError: ``costs.step_ns`` is not positive and finite.
     """
-    steps, asked_samples = _asked_samples(step_ns, settings, clock_cost_ns=0)
+    steps, asked_samples = _asked_samples(costs.step_ns, settings, clock_cost_ns=0, most_steps=most_steps)
     per_run = min(settings.warmup_steps, _FEWEST_WARMUP_STEPS) + min(asked_samples, _FEWEST_SAMPLES) * steps
     window = settings.window_wait_steps + settings.window_warmup_steps + settings.window_active_steps
-    to_come = window + min(settings.runs, _FEWEST_RUNS) * per_run
+    to_come_ns = costs.of_run_ns(window) + min(settings.runs, _FEWEST_RUNS) * costs.of_run_ns(per_run)
 
     def cost_s(warmup_steps: int) -> float:
-        return spent_s + (warmup_steps + to_come) * step_ns / _NS_PER_S
+        return spent_s + (costs.of_run_ns(warmup_steps) + to_come_ns) / _NS_PER_S
 
     return _fitting(_FEWEST_WARMUP_STEPS, settings.warmup_steps, cost_s, settings.budget_s)
 
 
-def _asked_samples(step_ns: float, settings: MeasureSettings, clock_cost_ns: int) -> tuple[int, int]:
+def _asked_samples(
+    step_ns: float, settings: MeasureSettings, clock_cost_ns: int, most_steps: int | None
+) -> tuple[int, int]:
     """Steps per sample, and samples per run, before any budget."""
     steps = steps_per_sample(step_ns, clock_cost_ns)
+    steps = steps if most_steps is None else min(steps, most_steps)
     if settings.steps_per_run is None:
         return steps, max(_FEWEST_SAMPLES, math.ceil(settings.run_time_s * _NS_PER_S / (steps * step_ns)))
     steps = min(steps, max(1, settings.steps_per_run))

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 import msgspec
 from scipy.stats import t as student_t
 
-from pytest_stepprof.analysis.compare import compare_test
+from pytest_stepprof.analysis.compare import compare_test, judged_as
 from pytest_stepprof.analysis.conditions import other_conditions
 from pytest_stepprof.analysis.time_verdict import compare_time, verdict_of
 from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison, TimeComparison, Verdict
@@ -85,17 +85,16 @@ def compare_rounds_of_sessions(
     head: Sequence[Session],
     *,
     outputs: Mapping[str, OutputComparison],
-    judge: JudgeSettings,
     baseline: str,
     unavailable: Mapping[str, str],
     broken: Mapping[str, str],
 ) -> Comparison:
     """Compare both sides of all rounds; ``base[i]`` and ``head[i]`` are the sessions of one round.
 
-    Outputs (``outputs``, by test key) and counters are those of the first round, time is of all. The level is shared
-    by the tests that both sides measured in the first round. ``unavailable`` says, by node id, why base did not
-    measure a test (head's other tests are new there), ``broken`` by node id, how a test of head failed: that is an
-    ``error``. ``missing`` are the tests that only base has.
+    Each test is judged as head's first session stored it. Outputs (``outputs``, by test key) and counters are those
+    of the first round, time is of all. The level is shared by the tests that both sides measured in the first round.
+    ``unavailable`` says, by node id, why base did not measure a test (head's other tests are new there), ``broken``
+    by node id, how a test of head failed: that is an ``error``. ``missing`` are the tests that only base has.
 
     Raises:
         ValueError: there is no round, or the sides do not have equally many sessions.
@@ -113,6 +112,7 @@ def compare_rounds_of_sessions(
         if obstacle is not None:
             tests.append(obstacle)
             continue
+        judge = judged_as(now, {})
         tests.append(
             compare_test(
                 now,

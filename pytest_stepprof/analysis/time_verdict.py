@@ -48,6 +48,7 @@ def compare_time(
 
     What waiting for a core can explain is no change of the step: the lower end assumes that all waiting of the
     second session belongs to other programs, the upper end the same of the first. The medians stay as they are.
+    The smallest visible ratio counts both: a first median that is mostly waiting hides a slowdown just as well.
 
     Raises:
         ValueError: a time is not positive and finite, or no test shares the level.
@@ -70,7 +71,9 @@ def compare_time(
         ratio_upper=math.exp(upper),
         level_per_test=level,
         tests_sharing_level=tests_sharing_level,
-        smallest_visible_ratio=math.exp(half_width + math.log1p(settings.tolerance) - math.log1p(-waited.after)),
+        smallest_visible_ratio=math.exp(
+            half_width + math.log1p(settings.tolerance) - math.log1p(-waited.after) - math.log1p(-waited.before)
+        ),
         noise=NOISE_DESCRIPTION + _waiting_text(waited),
         verdict=verdict_of(lower, upper, settings),
     )

@@ -207,6 +207,11 @@ def _decode(plain: bytes, file_type: type[_FileType]) -> _FileType:
 
 
 def _not_json(plain: bytes, problem: str) -> str:
+    if problem.endswith("(byte 0)"):
+        return (
+            f"The file is no JSON at all: {problem}. Expected a trace that torch.profiler's export_chrome_trace wrote, "
+            "plain or compressed with gzip."
+        )
     if "truncated" in problem:
         return (
             f"The trace is cut off: its JSON stops at byte {len(plain)} in the middle of a value. "

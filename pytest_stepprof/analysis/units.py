@@ -8,6 +8,10 @@ _NS_PER_MS = 1e6
 _NS_PER_S = 1e9
 
 
+LARGEST_VISIBLE = 20
+"""Factor of a slowdown beyond which a comparison is called blind."""
+
+
 def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
     """Write ``ns`` per step in ``unit``, with three significant digits or more and never an exponent.
 
@@ -21,6 +25,15 @@ def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
     if samples_per_step is None:
         raise ValueError("the unit is samples/s, but how many samples a step has is not known: give samples_per_step")
     return f"{_significant(samples_per_step * _NS_PER_S / ns)} samples/s"
+
+
+def format_visible(ratio: float) -> str:
+    """Say which slowdown a comparison could have seen; beyond a factor of 20 the number says no more than that."""
+    return (
+        f"could have seen {ratio:.2f}x slower"
+        if ratio <= LARGEST_VISIBLE
+        else f"blind to anything below {LARGEST_VISIBLE}x"
+    )
 
 
 def format_ratio(ratio: float) -> str:

@@ -27,7 +27,6 @@ from pytest_stepprof.errors import StoreError, UsageError
 from pytest_stepprof.record.comparison import Comparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.outputs import OutputComparison
-from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.document import Document
 from pytest_stepprof.store.checkout import merge_base, repository_root, resolve_revision
@@ -148,15 +147,13 @@ def _judged(
 ) -> Outcome:
     from pytest_stepprof.analysis.rounds import compare_rounds_of_sessions, log_ratios_of_rounds  # scipy is slow
 
-    judge = JudgeSettings()
     found = comparable_rounds(rounds, base_commit=sides.base_commit, head_commit=sides.head_commit)
     if not found.head:
         return _nothing_measured(rounds[0], found.broken)
     comparison = compare_rounds_of_sessions(
         found.base,
         found.head,
-        outputs=_outputs(rounds[0], found, judge),
-        judge=judge,
+        outputs=_outputs(rounds[0], found),
         baseline=f"{sides.base_name} ({sides.base[:_SHORT]})",
         unavailable=found.unavailable,
         broken=found.broken,
@@ -197,8 +194,9 @@ def _nothing_measured(first: Round, broken: Mapping[str, str]) -> Outcome:
     )
 
 
-def _outputs(first: Round, found: ComparableRounds, judge: JudgeSettings) -> dict[str, OutputComparison]:
+def _outputs(first: Round, found: ComparableRounds) -> dict[str, OutputComparison]:
     """Compare the outputs of the first round, by test key."""
+    from pytest_stepprof.analysis.compare import judged_as
     from pytest_stepprof.measure.stored_outputs import compare_with_stored, stored_payload  # imports torch
 
     before = {measurement.test.key: measurement.outputs for measurement in found.base[0].measurements}
@@ -208,7 +206,7 @@ def _outputs(first: Round, found: ComparableRounds, judge: JudgeSettings) -> dic
             before[measurement.test.key],
             measurement.outputs,
             stored_payload(first.head.store, measurement.outputs),
-            judge,
+            judged_as(measurement, {}),
         )
         for measurement in found.head[0].measurements
         if measurement.test.key in before

@@ -27,7 +27,8 @@ def ab_document(
     behind: tuple[Block, ...] = ()
     if log_ratios:
         behind = (Heading(Text("Rounds")), Paragraph(Text(_ABOUT)), rounds_table(log_ratios, rounds))
-    return Document(title=report.title, blocks=(first, *report.blocks, *behind))
+    title = Text(f"stepprof ab: head against base in {len(rounds)} rounds; the first table shows head's last one")
+    return Document(title=title, blocks=(first, *report.blocks, *behind))
 
 
 def rounds_table(log_ratios: Mapping[str, Sequence[float | None]], rounds: Sequence[int]) -> Table:

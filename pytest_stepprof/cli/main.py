@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="stepprof", description=_DESCRIPTION, epilog=_EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"stepprof {__version__}")
-    _add_common(parser, directory=".stepprof", debug=False)
+    _add_common(parser, directory=None, debug=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     _add_common(common, directory=argparse.SUPPRESS, debug=argparse.SUPPRESS)
@@ -79,9 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser, *, directory: str, debug: bool | str) -> None:
+def _add_common(parser: argparse.ArgumentParser, *, directory: str | None, debug: bool | str) -> None:
     """Options that stand before or after the subcommand; there, the defaults must not undo what stood before it."""
-    parser.add_argument("--dir", default=directory, help="the folder that pytest --stepprof writes (.stepprof)")
+    where = "the folder that pytest --stepprof writes (default: .stepprof here, or in the nearest folder above)"
+    parser.add_argument("--dir", default=directory, help=where)
     parser.add_argument("--debug", action="store_true", default=debug, help="show tracebacks of errors")
 
 

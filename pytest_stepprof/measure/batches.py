@@ -21,6 +21,10 @@ class BatchFeed(Protocol):
     def description(self) -> str:
         """Where the batches come from, for the scenario."""
 
+    @property
+    def batches_per_pass(self) -> int | None:
+        """After how many batches ``Exhausted`` comes; ``None`` when it never does, or when nobody can tell."""
+
     def start(self) -> int | None:
         """Begin again with batch 0; return what making the iterator took, ``None`` when there is none to make."""
 
@@ -35,6 +39,7 @@ class NoBatches:
     """For a step that takes no batch."""
 
     description = "none"
+    batches_per_pass = None
 
     def start(self) -> None:
         """Nothing to begin."""
@@ -48,6 +53,8 @@ class NoBatches:
 
 class MemoryFeed:
     """Batches that lie in memory are handed out in a circle: going round costs nothing that could be timed."""
+
+    batches_per_pass = None
 
     def __init__(self, batches: Sequence[Any], description: str) -> None:
         if not batches:
@@ -77,11 +84,13 @@ class LoaderFeed:
         self._loader = loader
         self._clock = clock
         self._iterator: Iterator[Any] | None = None
+        self._found_workers = _persistent_iterator(loader) is not None
         self.description = _describe_loader(loader)
+        self.batches_per_pass = _length(loader)
 
     def start(self) -> int:
         """Make a new iterator, after letting go of the old one and its workers; return the making's nanoseconds."""
-        self.close()
+        self._iterator = None
         begin = self._clock()
         self._iterator = iter(self._loader)
         return self._clock() - begin
@@ -100,8 +109,37 @@ class LoaderFeed:
             raise Exhausted from None
 
     def close(self) -> None:
-        """Drop the iterator."""
+        """Drop the iterator, and workers that a loader keeps from pass to pass unless they were there before."""
         self._iterator = None
+        if not self._found_workers and _persistent_iterator(self._loader) is not None:
+            vars(self._loader)["_iterator"] = None
+
+
+def read_first(feed: BatchFeed) -> Any:
+    """Return the first batch of a pass that has just been started, when earlier passes had one.
+
+    Raises:
+        BatchError: this pass has none.
+    """
+    try:
+        return feed.read()
+    except Exhausted:
+        raise BatchError(
+            f"batches ({feed.description}) gave no batch on a new pass; expected the same batches each time. "
+            "Hand in a list, or a loader that can be iterated again."
+        ) from None
+
+
+def _persistent_iterator(loader: object) -> object:
+    """Return where a ``DataLoader`` with ``persistent_workers=True`` keeps its workers, once it has been iterated."""
+    return vars(loader).get("_iterator") if isinstance(loader, torch.utils.data.DataLoader) else None
+
+
+def _length(loader: object) -> int | None:
+    try:
+        return len(loader)  # type: ignore[arg-type]  # whether it has a length is the question
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _describe_loader(loader: object) -> str:

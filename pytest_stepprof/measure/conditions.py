@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.measure.device import Device
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
@@ -21,12 +22,12 @@ Kind = TypeVar("Kind")
 def see_scenario(request: StepRequest, *, batch: tuple[InputLeaf, ...], source: str, device: Device) -> Scenario:
     """Put what the person declared and what is visible from outside of the step into one record."""
     return Scenario(
-        question=request.question,
+        question=_printable(request.question),
         unit=request.unit,
         samples_per_step=request.samples_per_step,
         includes_read=request.includes_read,
-        represents=request.represents,
-        regions=request.regions,
+        represents=_printable(request.represents),
+        regions=tuple(map(printable, request.regions)),
         batch=batch,
         batch_source=source,
         module_mode=module_mode(request.state),
@@ -37,7 +38,12 @@ def see_scenario(request: StepRequest, *, batch: tuple[InputLeaf, ...], source: 
         intra_op_threads=torch.get_num_threads(),
         inter_op_threads=torch.get_num_interop_threads(),
         garbage_collection=GARBAGE_COLLECTION,
+        torch_flags=torch_flags(),
     )
+
+
+def _printable(text: str | None) -> str | None:
+    return None if text is None else printable(text)
 
 
 def module_mode(state: object) -> str:
@@ -64,9 +70,16 @@ def gradients() -> str:
 def compiled(request: StepRequest) -> tuple[str, ...]:
     """Name what went through ``torch.compile``: the step itself and modules in the state."""
     names = ["step"] if hasattr(request.step, "_torchdynamo_orig_callable") else []
-    for root in (*instances(request.state, torch.nn.Module), *instances(request.step, torch.nn.Module)):
-        names += [type(module._orig_mod).__name__ for module in root.modules() if hasattr(module, "_orig_mod")]
-    return tuple(names)
+    roots = (*instances(request.state, torch.nn.Module), *instances(request.step, torch.nn.Module))
+    modules = {id(module): module for root in roots for module in root.modules()}  # the step may be in the state, too
+    return (*names, *filter(None, map(_compiled_name, modules.values())))
+
+
+def _compiled_name(module: torch.nn.Module) -> str | None:
+    """Name a module's own class when it went through ``torch.compile(module)`` or ``module.compile()``."""
+    if hasattr(module, "_orig_mod"):
+        return type(module._orig_mod).__name__
+    return type(module).__name__ if module._compiled_call_impl is not None else None
 
 
 def undeclared_state(request: StepRequest) -> tuple[str, ...]:
@@ -77,7 +90,10 @@ def undeclared_state(request: StepRequest) -> tuple[str, ...]:
         id(part) for kind in (torch.nn.Module, torch.optim.Optimizer) for part in instances(request.state, kind)
     }
     declared |= {id(child) for root in instances(request.state, torch.nn.Module) for child in root.modules()}
-    reachable = inspect.getclosurevars(request.step)
+    try:
+        reachable = inspect.getclosurevars(request.step)
+    except ValueError:  # a name that the step uses is given a value only later
+        return ()
     names = {**reachable.globals, **reachable.nonlocals}
     return tuple(
         sorted(
@@ -129,20 +145,33 @@ def graphs_compiled() -> int:
     return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo is not None else 0
 
 
+def torch_flags() -> tuple[str, ...]:
+    """Return the settings of torch that a test can change and that change a step's time or result."""
+    return (
+        f"float32 matrix products: {_matrix_product_precision()}",
+        f"deterministic algorithms: {'on' if torch.are_deterministic_algorithms_enabled() else 'off'}",
+        f"cudnn.benchmark: {'on' if torch.backends.cudnn.benchmark else 'off'}",
+    )
+
+
+def _matrix_product_precision() -> str:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by backend: torch then refuses to give one word for all of them
+        return f"{torch.backends.cuda.matmul.fp32_precision} on CUDA"
+
+
 def torch_facts() -> dict[str, str]:
-    """Return the facts about torch that have to agree before times are compared."""
+    """Return the facts about torch, the same through a whole session, that have to agree before times are compared."""
     build = torch.__config__.show()
     facts = {
         "torch": str(torch.__version__),
         "torch build": hashlib.sha256(build.encode()).hexdigest()[:16],
         "blas": _blas(build),
-        "float32 matrix products": torch.get_float32_matmul_precision(),
-        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
-        "cudnn.benchmark": str(torch.backends.cudnn.benchmark),
     }
     if torch.cuda.is_available():
         facts["device"] = torch.cuda.get_device_name()
-        facts["device driver"] = str(torch.version.cuda or torch.version.hip)
+        facts["device toolkit"] = str(torch.version.cuda or torch.version.hip)
     return facts
 
 

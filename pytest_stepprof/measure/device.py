@@ -1,6 +1,7 @@
 """The device under test: what has to be waited for before a clock may be read."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 import torch
@@ -92,21 +93,24 @@ def _current_index() -> int:
 
 
 def _parse(asked: str) -> torch.device:
-    try:
-        device = torch.device(asked)
-    except RuntimeError:
-        device = None
+    device = None
+    if isinstance(asked, str):
+        with suppress(RuntimeError):
+            device = torch.device(asked)
     if device is None or device.type not in ("cpu", *ACCELERATOR_KINDS):
         raise DeviceError(f"device is {asked!r}; expected auto, cpu, or one of {', '.join(ACCELERATOR_KINDS)}[:N].")
     return device
 
 
-def device_for(under_test: torch.device, leaves: Iterable[torch.Tensor]) -> Device:
+def device_for(under_test: torch.device | str, leaves: Iterable[torch.Tensor]) -> Device:
     """Return what has to be synchronized: the device under test and every accelerator that holds one of ``leaves``.
 
+    The device under test may be text, as for ``resolve_torch_device``: a fixture may well return ``"cpu"``.
+
     Raises:
-        DeviceError: ``leaves`` lie on an accelerator of another kind than the device under test.
+        DeviceError: there is no such device, or ``leaves`` lie on an accelerator of another kind.
     """
+    under_test = under_test if isinstance(under_test, torch.device) else resolve_torch_device(under_test)
     used = {leaf.device for leaf in leaves if leaf.device.type in ACCELERATOR_KINDS}
     if under_test.type in ACCELERATOR_KINDS:
         used.add(under_test)

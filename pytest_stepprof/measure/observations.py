@@ -1,5 +1,6 @@
 """What is seen beside the numbers: each with its size and with what to do about it."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -136,7 +137,7 @@ def of_runs(
 ) -> list[Notice]:
     """Say what the unprofiled runs show beside their values."""
     return [
-        *_of_plan(plan, settings),
+        *_of_plan(plan, settings, len(warm_up.steps_ns)),
         *_of_shapes(shapes),
         *(_thread_notice(change) for change in changed),
         *_of_waiting(runs),
@@ -160,26 +161,34 @@ def _of_waiting(runs: Sequence[Run]) -> list[Notice]:
     ]
 
 
-def _of_plan(plan: RunPlan, settings: MeasureSettings) -> list[Notice]:
-    if not plan.reduced and plan.planned_s <= plan.budget_s:
+def _of_plan(plan: RunPlan, settings: MeasureSettings, first_warmup: int) -> list[Notice]:
+    cut = first_warmup < settings.warmup_steps
+    if not cut and not plan.reduced and plan.planned_s <= plan.budget_s:
         return []
+    of_warmup = f", {first_warmup} of {settings.warmup_steps} steps in the first warm-up" if cut else ""
     return [
         Notice(
             code="budget",
             message=f"needs {plan.needed_s:.3g} s, budget {plan.budget_s:.3g} s: took {plan.runs} of {settings.runs} "
-            f"runs, {plan.warmup_steps} of {settings.warmup_steps} warm-up steps, {plan.samples_per_run} samples a run",
-            remedy=f"raise --stepprof-budget to {plan.needed_s:.0f} or make the step smaller",
+            f"runs, {plan.warmup_steps} of {settings.warmup_steps} warm-up steps, {plan.samples_per_run} samples a run"
+            + of_warmup,
+            remedy=f"{_larger_budget(plan, plan.needed_s)} or make the step smaller",
         )
     ]
 
 
-def stopped_early(spent_s: float, plan: RunPlan, taken: int) -> Notice:
-    """Say that runs took longer than planned, so that not all of them fitted into the budget."""
+def _larger_budget(plan: RunPlan, needed_s: float) -> str:
+    """Say what to set: whole seconds that are enough, and more than what is set now even if the plan did fit."""
+    return f"raise --stepprof-budget to {max(math.ceil(needed_s), math.floor(plan.budget_s) + 1)}"
+
+
+def stopped_early(spent_s: float, run_s: float, plan: RunPlan, taken: int) -> Notice:
+    """Say that runs took longer than planned (up to ``run_s`` each), so that not all of them fitted into the budget."""
     return Notice(
         code="budget",
-        message=f"spent {spent_s:.3g} s of {plan.budget_s:.3g} s after {taken} of {plan.runs} runs, planned were "
-        f"{plan.planned_s:.3g} s for all: the machine turned slower while it measured",
-        remedy="measure on a quieter machine, or raise --stepprof-budget",
+        message=f"runs took longer than planned: {spent_s:.3g} s of {plan.budget_s:.3g} s were spent after {taken} of "
+        f"{plan.runs} runs, planned were {plan.planned_s:.3g} s for all of them",
+        remedy=f"{_larger_budget(plan, spent_s + (plan.runs - taken) * run_s)} or measure on a quieter machine",
     )
 
 

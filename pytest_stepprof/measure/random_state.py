@@ -53,7 +53,6 @@ def restore_random_state(state: RandomState) -> None:
     Raises StateError when NumPy's global bit generator was exchanged for one of another kind since the capture.
     """
     random.setstate(state.python)
-    _restore_numpy(state.numpy)
     torch.set_rng_state(state.torch_cpu)
     known = {(device.kind, device.index): device.state for device in state.devices}
     for kind, module, index in _awake_devices():
@@ -61,6 +60,7 @@ def restore_random_state(state: RandomState) -> None:
             _set_device_state(module, index, known[kind, index])
         else:
             _rewind_device(module, index)
+    _restore_numpy(state.numpy)  # last, because it can fail
 
 
 def seed_everything(seed: int) -> None:

@@ -1,5 +1,6 @@
 """What a test asks to have measured."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,10 @@ UNITS = ("ms/step", "samples/s")
 
 @dataclass(frozen=True)
 class StepRequest:
-    """One step and what the person declares about it; see the ``stepprof`` fixture for each field."""
+    """One step and what the person declares about it; see the ``stepprof`` fixture for each field.
+
+    ``needs_output`` says that a step whose result holds nothing to compare is an error.
+    """
 
     step: Callable[..., Any]
     batches: object = None
@@ -26,10 +30,29 @@ class StepRequest:
     represents: str | None = None
     question: str | None = None
     regions: tuple[str, ...] = ()
+    needs_output: bool = True
 
     def __post_init__(self) -> None:
-        for problem in self._problems():
+        for problem in self._wrong_types() or self._problems():
             raise UsageError(problem)
+        if self.samples_per_step is not None:  # NumPy's whole numbers cannot be stored
+            object.__setattr__(self, "samples_per_step", operator.index(self.samples_per_step))
+        object.__setattr__(self, "regions", tuple(self.regions))
+
+    def _wrong_types(self) -> list[str]:
+        """Find what could not be stored, before the measurement rather than after the last test."""
+        checks: list[tuple[str, object, Callable[[object], bool], str]] = [
+            ("question", self.question, _is_text_or_none, "text"),
+            ("represents", self.represents, _is_text_or_none, "text"),
+            ("samples_per_step", self.samples_per_step, _is_whole_or_none, "a whole number"),
+            ("includes_read", self.includes_read, lambda value: isinstance(value, bool), "True or False"),
+            ("regions", self.regions, _are_texts, "a tuple of texts, such as ('forward', 'backward')"),
+        ]
+        return [
+            f"{name} is {value!r}, a {type(value).__name__}; expected {expected}."
+            for name, value, is_fine, expected in checks
+            if not is_fine(value)
+        ]
 
     def _problems(self) -> list[str]:
         checks = [
@@ -50,6 +73,24 @@ class StepRequest:
             (self.load is None or callable(self.load), "load is not callable; expected a function without arguments."),
         ]
         return [message for fine, message in checks if not fine]
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(part, str) for part in value)
+
+
+def _is_whole_or_none(value: object) -> bool:
+    if value is None or isinstance(value, bool):
+        return value is None
+    try:
+        operator.index(value)  # type: ignore[arg-type]  # whether it is one is the question
+    except TypeError:
+        return False
+    return True
 
 
 def with_state(request: StepRequest, state: object) -> StepRequest:

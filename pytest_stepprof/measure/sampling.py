@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_stepprof.errors import BatchError
-from pytest_stepprof.measure.batches import BatchFeed, Exhausted, NoBatches
+from pytest_stepprof.measure.batches import BatchFeed, Exhausted, NoBatches, read_first
 from pytest_stepprof.measure.clock import Clock
 from pytest_stepprof.measure.cpu_waiting import Waiting, not_known
 from pytest_stepprof.measure.device import Device
@@ -39,6 +39,15 @@ class Stepper:
     def takes_batch(self) -> bool:
         """Whether the step is called with a batch."""
         return not isinstance(self.feed, NoBatches)
+
+    @property
+    def most_steps_per_sample(self) -> int | None:
+        """How many steps a sample may have when it has to fit into one pass over the batches; ``None``: any number.
+
+        The first batch of a pass belongs to no sample, and what is left should hold more than one.
+        """
+        per_pass = self.feed.batches_per_pass
+        return None if per_pass is None or not self.includes_read else max(1, (per_pass - 1) // 2)
 
     def arguments(self, batch: Any) -> tuple[Any, ...]:
         """Return what the step is called with."""
@@ -110,13 +119,7 @@ def _gather(stepper: Stepper, steps: int, taken: Samples) -> tuple[list[tuple[An
 def _restart(stepper: Stepper, before_sample: int, abandoned_steps: int = 0) -> tuple[Any, Restart]:
     iterator_ns = stepper.feed.start()
     begin = stepper.clock()
-    try:
-        batch = stepper.feed.read()
-    except Exhausted:
-        raise BatchError(
-            f"batches ({stepper.feed.description}) gave no batch on a new pass; expected the same batches each time. "
-            "Hand in a list, or a loader that can be iterated again."
-        ) from None
+    batch = read_first(stepper.feed)
     first_read_ns = stepper.clock() - begin
     restart = Restart(
         before_sample=before_sample,

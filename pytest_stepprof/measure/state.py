@@ -5,7 +5,7 @@ across a restore gets torch's own error, "... has been modified by an inplace op
 """
 
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,11 +16,20 @@ from pytest_stepprof.measure import state_parts as parts
 from pytest_stepprof.measure.containers import type_name
 from pytest_stepprof.measure.random_state import RandomState, capture_random_state, restore_random_state
 from pytest_stepprof.measure.state_modules import ModulePart, TensorPart
-from pytest_stepprof.measure.state_parts import Part, Phase
+from pytest_stepprof.measure.state_parts import Part, Phase, Place, Role
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _FIXED = (torch.dtype, torch.device, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_CONTAINERS = (list, tuple, dict, deque)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "module": (torch.nn.Module,),
+    "optimizer": (torch.optim.Optimizer,),
+    "scheduler": (torch.optim.lr_scheduler.LRScheduler,),
+    "scaler": (torch.amp.GradScaler,),
+    "generator": (torch.Generator,),
+    "tensor": (torch.Tensor,),
+}
 _ACCEPTED = (
     "state= takes torch modules, optimizers, learning-rate schedulers, gradient scalers, tensors, torch.Generator, "
     "objects with state_dict() and load_state_dict(), and tuples, lists and dicts of these"
@@ -30,8 +39,9 @@ _ACCEPTED = (
 class StateSnapshot:
     """Copies of everything that a state held at one moment, and of the random state. Made by ``capture_state``."""
 
-    def __init__(self, captured: tuple[Part, ...], random_state: RandomState) -> None:
+    def __init__(self, captured: tuple[Part, ...], roots: tuple[str, ...], random_state: RandomState) -> None:
         self._parts = captured
+        self._roots = roots
         self._in_order = tuple(sorted(captured, key=lambda part: part.phase))
         self._random_state = random_state
 
@@ -63,16 +73,31 @@ class StateSnapshot:
         return tuple(path for module in modules for path in module.changed_counters())
 
     def digest(self) -> str:
-        """Give the sha256 (hex) of all registered values with their names, shapes and dtypes.
+        """Give the sha256 (hex) of the weights: parameters and buffers of modules, and tensors of their own.
 
-        It is the same in every process and on every device for the same weights, and does not see random state,
-        training flags, nor which implementation runs: ``torch.compile`` around a module, or an optimizer's
-        ``foreach``, ``fused``, ``capturable`` and ``differentiable``.
+        Names, shapes and dtypes count. It is the same in every process and on every device, and however ``state=``
+        nests the same modules in the same order, whatever else it holds: a model alone and a model with its optimizer
+        have one digest. It does not see random state, training flags or ``torch.compile`` around a module.
         """
+        return self._digest(Role.WEIGHTS).hex()
+
+    def settings_digest(self) -> str:
+        """Give the sha256 (hex) of everything else in the state.
+
+        That is which parts it holds, gradients, plain values, and what optimizers, schedulers, scalers and other
+        objects keep. It does not see random state, nor which implementation of an optimizer runs (``foreach``,
+        ``fused``, ``capturable``, ``differentiable``).
+        """
+        digest = self._digest(Role.SETTINGS)
+        digest.text(*self._roots)
+        return digest.hex()
+
+    def _digest(self, role: Role) -> Digest:
         digest = Digest()
         for part in self._parts:
-            part.feed(digest)
-        return digest.hex()
+            if part.role is role:
+                part.feed(digest)
+        return digest
 
 
 def capture_state(state: object) -> StateSnapshot:
@@ -89,8 +114,10 @@ def capture_state(state: object) -> StateSnapshot:
     if state is not None:
         if isinstance(state, _PLAIN):
             raise _refusal(state, "state")
-        capture.add(state, "state")
-    return StateSnapshot(tuple(capture.parts), random_state)
+        for module, path in _modules_within(state, "state", set()):  # first: tensors have their names from modules
+            capture.add(module, Place(path))
+        capture.add(state, Place("state"))
+    return StateSnapshot(tuple(capture.parts), tuple(capture.roots), random_state)
 
 
 class _Capture:
@@ -98,91 +125,112 @@ class _Capture:
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
+        self.roots: list[str] = []
         self._known: dict[int, Part] = {}
+        self._counted: Counter[str] = Counter()
 
-    def add(self, value: Any, path: str, phase: Phase = Phase.IN_PLACE, *, fixed: bool = False) -> Part:
+    def add(self, value: Any, place: Place, phase: Phase = Phase.IN_PLACE, *, fixed: bool = False) -> Part:
         """Capture a value and what lies in it; with ``fixed``, functions and types may stand in it as they are."""
         if isinstance(value, _PLAIN) or (fixed and isinstance(value, _FIXED)):
-            return parts.PlainPart(value, path)
+            return parts.PlainPart(value, place)
         known = self._known.get(id(value))
-        return known if known is not None else self._add_object(value, path, phase, fixed)
+        return known if known is not None else self._add_object(value, place, phase, fixed)
 
-    def _add_object(self, value: Any, path: str, phase: Phase, fixed: bool) -> Part:
+    def _add_object(self, value: Any, place: Place, phase: Phase, fixed: bool) -> Part:
+        if isinstance(value, _CONTAINERS):
+            return self._container(value, place, phase, fixed)
+        role = Role.SETTINGS if place.label else Role.WEIGHTS  # an optimizer's own tensors, or one that stands alone
+        place = self._rooted(value, place)
         if isinstance(value, torch.Tensor):
-            return self._tensor(value, path, phase)
+            return self._tensor(value, place, phase, role)
         if isinstance(value, torch.nn.Module):
-            return self._module(value, path)
+            return self._module(value, place)
         if isinstance(value, torch.optim.Optimizer):
-            return self._optimizer(value, path)
+            return self._optimizer(value, place)
         if isinstance(value, torch.Generator):
-            return self._keep(value, parts.GeneratorPart(value, path))
-        if isinstance(value, list | tuple | dict | deque):
-            return self._container(value, path, phase, fixed)
+            return self._keep(value, parts.GeneratorPart(value, place))
         if isinstance(value, torch.optim.lr_scheduler.LRScheduler | torch.amp.GradScaler):
-            return self._keep(value, parts.LoadedPart(value, path, Phase.SCHEDULED))
+            return self._keep(value, parts.LoadedPart(value, place, Phase.SCHEDULED))
         if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-            return self._keep(value, parts.LoadedPart(value, path, Phase.LOADED))
-        raise _refusal(value, path)
+            return self._keep(value, parts.LoadedPart(value, place, Phase.LOADED))
+        raise _refusal(value, place.path)
+
+    def _rooted(self, value: object, place: Place) -> Place:
+        """Give an object that stands in the nesting itself a label by its kind and number: ``module 0``."""
+        if place.label:
+            return place
+        kind = next((name for name, kinds in _KINDS.items() if isinstance(value, kinds)), "object")
+        self.roots.append(f"{kind} {self._counted[kind]}")
+        self._counted[kind] += 1
+        return place.rooted(self.roots[-1])
 
     def _keep(self, value: object, part: Part) -> Part:
         self._known[id(value)] = part
         self.parts.append(part)
         return part
 
-    def _tensor(self, value: torch.Tensor, path: str, phase: Phase, *, counted: bool = True) -> Part:
+    def _tensor(self, value: torch.Tensor, place: Place, phase: Phase, role: Role) -> Part:
         known = self._known.get(id(value))
         if known is not None:
             return known
-        part = TensorPart(value, path, phase, counted=counted)
+        part = TensorPart(value, place, phase, role)
         self._keep(value, part)
         if value.is_leaf and value.grad is not None:
-            part.gradient = self._tensor(value.grad, f"{path}.grad", phase, counted=counted)
+            of_gradient = role if role is Role.NEITHER else Role.SETTINGS
+            part.gradient = self._tensor(value.grad, place.inside(".grad"), phase, of_gradient)
         return part
 
-    def _container(self, value: Any, path: str, phase: Phase, fixed: bool) -> Part:
-        part = parts.ContainerPart(value, path, phase)
+    def _container(self, value: Any, place: Place, phase: Phase, fixed: bool) -> Part:
+        part = parts.ContainerPart(value, place, phase)
         self._keep(value, part)
         for key, item in parts.entries_of(value):
-            part.entries.append((key, self.add(item, f"{path}[{self._key_text(key)}]", phase, fixed=fixed)))
+            known = self._known.get(id(key)) if isinstance(key, torch.Tensor) else None
+            path, label = (repr(key),) * 2 if known is None else (known.path, known.name())
+            part.entries.append((key, self.add(item, place.inside(f"[{path}]", f"[{label}]"), phase, fixed=fixed)))
         return part
 
-    def _key_text(self, key: object) -> str:
-        known = self._known.get(id(key)) if isinstance(key, torch.Tensor) else None
-        return repr(key) if known is None else known.path
-
-    def _module(self, module: torch.nn.Module, path: str) -> Part:
+    def _module(self, module: torch.nn.Module, place: Place) -> Part:
         for name, member in module.named_modules():
-            inside = f"{path}.{name}" if name else path
             if id(member) not in self._known:
-                self._one_module(member, inside)
+                self._one_module(member, place.inside(f".{name}") if name else place)
         return self._known[id(module)]
 
-    def _one_module(self, module: torch.nn.Module, path: str) -> None:
-        self._keep(module, ModulePart(module, path))
+    def _one_module(self, module: torch.nn.Module, place: Place) -> None:
+        self._keep(module, ModulePart(module, place))
         registered = (*module._parameters.items(), *module._buffers.items())
         for name, tensor in registered:
             if tensor is not None:
-                self._tensor(tensor, f"{path}.{name}", Phase.IN_PLACE)
+                self._tensor(tensor, place.inside(f".{name}"), Phase.IN_PLACE, Role.WEIGHTS)
         loose = {name: item for name, item in vars(module).items() if isinstance(item, torch.Tensor)}
         for name, tensor in loose.items():
-            self._tensor(tensor, f"{path}.{name}", Phase.IN_PLACE, counted=False)
+            self._tensor(tensor, place.inside(f".{name}"), Phase.IN_PLACE, Role.NEITHER)
         if loose:
-            self.parts.append(parts.AttributePart(module, path, dict(loose)))
+            self.parts.append(parts.AttributePart(module, place, dict(loose)))
 
-    def _optimizer(self, optimizer: torch.optim.Optimizer, path: str) -> Part:
-        for tensor, name in _parameters_of(optimizer, path):
-            self._tensor(tensor, name, Phase.IN_PLACE)
+    def _optimizer(self, optimizer: torch.optim.Optimizer, place: Place) -> Part:
+        for tensor, name in _parameters_of(optimizer):
+            self._tensor(tensor, place.inside(name), Phase.IN_PLACE, Role.WEIGHTS)
         own = {"state": optimizer.state, "param_groups": optimizer.param_groups}
-        part = self._keep(optimizer, parts.AttributePart(optimizer, path, dict(own)))
-        self.add(optimizer.state, f"{path}.state", fixed=True)
-        self.add(optimizer.param_groups, f"{path}.param_groups", Phase.GROUPS, fixed=True)
+        part = self._keep(optimizer, parts.AttributePart(optimizer, place, dict(own)))
+        self.add(optimizer.state, place.inside(".state"), fixed=True)
+        self.add(optimizer.param_groups, place.inside(".param_groups"), Phase.GROUPS, fixed=True)
         return part
 
 
-def _parameters_of(optimizer: torch.optim.Optimizer, path: str) -> Iterator[tuple[torch.Tensor, str]]:
+def _modules_within(value: object, path: str, seen: set[int]) -> Iterator[tuple[torch.nn.Module, str]]:
+    """Give the modules in a nesting of containers, in order."""
+    if isinstance(value, torch.nn.Module):
+        yield value, path
+    elif isinstance(value, _CONTAINERS) and id(value) not in seen:
+        seen.add(id(value))
+        for key, item in parts.entries_of(value):
+            yield from _modules_within(item, f"{path}[{key!r}]", seen)
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str]]:
     for index, group in enumerate(optimizer.param_groups):
         for place, parameter in enumerate(group["params"]):
-            yield parameter, f"{path}.param_groups[{index}]['params'][{place}]"
+            yield parameter, f".param_groups[{index}]['params'][{place}]"
 
 
 def _refusal(value: object, path: str) -> StateError:

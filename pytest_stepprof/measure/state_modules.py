@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_parts import Part, Phase
+from pytest_stepprof.measure.state_parts import Part, Phase, Place, Role
 from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy, same_plain
 from pytest_stepprof.measure.tensor_bytes import Digest, dtype_name, is_dense, same_bits
 
@@ -16,27 +16,27 @@ _COUNTERS = (bool, int, float, str, type(None))
 class TensorPart(Part):
     """A tensor: values, memory, ``requires_grad`` and the gradient that it had, or ``None``.
 
-    Only ``counted`` tensors enter a digest. The capture sets ``gradient``, because it knows the tensors it has seen.
+    ``role`` says in which digest it counts. The capture sets ``gradient``, because it knows the tensors it has seen.
     """
 
     live: torch.Tensor
 
-    def __init__(self, live: torch.Tensor, path: str, phase: Phase, *, counted: bool) -> None:
-        _refuse_tensor(live, path)
-        super().__init__(live, path, phase)
+    def __init__(self, live: torch.Tensor, place: Place, phase: Phase, role: Role) -> None:
+        _refuse_tensor(live, place.path)
+        super().__init__(live, place, phase)
         self.gradient: Part | None = None
-        self._counted = counted
+        self.role = role
         self._is_leaf, self._requires_grad = live.is_leaf, live.requires_grad
-        self._place = live.detach()  # the same memory, shape and strides, whatever happens to the live tensor
-        self._copy = _distinct(self._place).clone()
+        self._memory = live.detach()  # the same memory, shape and strides, whatever happens to the live tensor
+        self._copy = _distinct(self._memory).clone()
 
     def restore(self) -> None:
         """Copy the values into the tensor's own memory, which it gets back if it was given another one."""
         live = self.live
         try:
-            with torch.inference_mode(self._place.is_inference()), torch.no_grad():
+            with torch.inference_mode(self._memory.is_inference()), torch.no_grad():
                 self._restore_memory()
-                _distinct(self._place).copy_(self._copy)
+                _distinct(self._memory).copy_(self._copy)
             if live.is_leaf and live.requires_grad != self._requires_grad:
                 live.requires_grad_(self._requires_grad)
             if self._is_leaf and live.is_leaf:
@@ -47,7 +47,7 @@ class TensorPart(Part):
     def differences(self) -> Iterator[str]:
         """Compare memory layout, bits, ``requires_grad`` and which gradient is there."""
         live = self.live
-        if not _same_layout(live, self._place) or not same_bits(_distinct(live.detach()), self._copy):
+        if not _same_layout(live, self._memory) or not same_bits(_distinct(live.detach()), self._copy):
             yield self.path
         if live.requires_grad != self._requires_grad:
             yield f"{self.path}.requires_grad"
@@ -56,9 +56,8 @@ class TensorPart(Part):
 
     def feed(self, digest: Digest) -> None:
         """Add name, shape, dtype and bytes."""
-        if self._counted:
-            digest.text(self.name(), str(tuple(self._place.shape)))
-            digest.tensor(self._copy)
+        digest.text(self.name(), str(tuple(self._memory.shape)))
+        digest.tensor(self._copy)
 
     def _gradient(self) -> torch.Tensor | None:
         return None if self.gradient is None else self.gradient.live
@@ -66,24 +65,25 @@ class TensorPart(Part):
     def _restore_memory(self) -> None:
         if self._is_leaf and not self.live.is_leaf:
             self.live.detach_()
-        if self.live.data_ptr() != self._place.data_ptr() or not _same_layout(self.live, self._place):
-            self.live.data = self._place
+        if self.live.data_ptr() != self._memory.data_ptr() or not _same_layout(self.live, self._memory):
+            self.live.data = self._memory
 
 
 class ModulePart(Part):
     """One module without its children's insides: which parameters, buffers and children it had, and its mode."""
 
+    role = Role.WEIGHTS
     _REGISTERED = ("_parameters", "_buffers", "_modules")
 
-    def __init__(self, live: torch.nn.Module, path: str) -> None:
-        super().__init__(live, path)
+    def __init__(self, live: torch.nn.Module, place: Place) -> None:
+        super().__init__(live, place)
         self._training = live.training
         # torch has no public way to see a slot that holds None, or to put an object back into one as it is
         self._slots = {name: dict(getattr(live, name)) for name in self._REGISTERED}
         self._counters = {
             name: value for name, value in vars(live).items() if name not in _MODULE_OWN and type(value) in _COUNTERS
         }
-        self._extra = _extra_state(live, path)
+        self._extra = _extra_state(live, place.path)
 
     def restore(self) -> None:
         """Put the same parameters, buffers and children back into their slots, and the training flag."""

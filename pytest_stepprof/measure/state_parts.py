@@ -5,13 +5,43 @@ copied, and what is put back is never the snapshot's own memory. Tensors and mod
 """
 
 from collections.abc import Iterator
-from enum import IntEnum
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from typing import Any
 
 import torch
 
 from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy, same_plain
 from pytest_stepprof.measure.tensor_bytes import Digest
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part lies: ``path`` is Python's way to it from ``state=``, for messages.
+
+    ``label`` is its name in a digest. It begins at the module, optimizer or other object that holds the part, so that
+    it does not depend on how ``state=`` nests these; it is empty in the nesting itself.
+    """
+
+    path: str
+    label: str = ""
+
+    def inside(self, step: str, label_step: str | None = None) -> "Place":
+        """Go one step further in, by ``.name`` or ``[key]``; a key that is itself a part has another label."""
+        return Place(self.path + step, self.label and self.label + (label_step or step))
+
+    def rooted(self, name: str) -> "Place":
+        """Begin a new label, unless there is one."""
+        return self if self.label else Place(self.path, name)
+
+
+class Role(Enum):
+    """In which of the two digests of a state a part counts."""
+
+    WEIGHTS = "weights"
+    SETTINGS = "settings"
+    NEITHER = "neither"
+
 
 IMPLEMENTATION_FLAGS = frozenset({"foreach", "fused", "capturable", "differentiable"})
 
@@ -29,8 +59,15 @@ class Phase(IntEnum):
 class Part:
     """One live object of the state, and what was copied of it."""
 
-    def __init__(self, live: Any, path: str, phase: Phase = Phase.IN_PLACE) -> None:
-        self.live, self.path, self.phase = live, path, phase
+    role = Role.SETTINGS
+
+    def __init__(self, live: Any, place: Place, phase: Phase = Phase.IN_PLACE) -> None:
+        self.live, self.place, self.phase = live, place, phase
+
+    @property
+    def path(self) -> str:
+        """Python's way to the part from ``state=``."""
+        return self.place.path
 
     def restore(self) -> None:
         """Put the copied values into the live object; by default there are none."""
@@ -43,8 +80,8 @@ class Part:
         """Add the copied values with their names to a digest, or nothing at all."""
 
     def name(self) -> str:
-        """Give the path without what ``torch.compile`` puts into it, the same for the plain module."""
-        return self.path.replace("._orig_mod", "")
+        """Give the label without what ``torch.compile`` puts into it, the same for the plain module."""
+        return (self.place.label or self.place.path).replace("._orig_mod", "")
 
 
 class PlainPart(Part):
@@ -62,8 +99,8 @@ class ContainerPart(Part):
     The capture fills ``entries`` with pairs of key (or index) and part, because what lies inside may lead back here.
     """
 
-    def __init__(self, live: Any, path: str, phase: Phase) -> None:
-        super().__init__(live, path, phase)
+    def __init__(self, live: Any, place: Place, phase: Phase) -> None:
+        super().__init__(live, place, phase)
         self.entries: list[tuple[object, Part]] = []
 
     def restore(self) -> None:
@@ -100,8 +137,8 @@ class ContainerPart(Part):
 class AttributePart(Part):
     """Attributes that have to hold the same objects again: an unregistered tensor, an optimizer's own containers."""
 
-    def __init__(self, live: object, path: str, attributes: dict[str, object]) -> None:
-        super().__init__(live, path)
+    def __init__(self, live: object, place: Place, attributes: dict[str, object]) -> None:
+        super().__init__(live, place)
         self._attributes = attributes
 
     def restore(self) -> None:
@@ -120,9 +157,9 @@ class AttributePart(Part):
 class LoadedPart(Part):
     """An object with ``state_dict`` and ``load_state_dict``: it gets a fresh copy each time, never the snapshot's."""
 
-    def __init__(self, live: Any, path: str, phase: Phase) -> None:
-        super().__init__(live, path, phase)
-        self._copy = fresh_copy(live.state_dict(), f"{path}.state_dict()")
+    def __init__(self, live: Any, place: Place, phase: Phase) -> None:
+        super().__init__(live, place, phase)
+        self._copy = fresh_copy(live.state_dict(), f"{place.path}.state_dict()")
 
     def restore(self) -> None:
         """Load a fresh copy."""
@@ -141,8 +178,8 @@ class LoadedPart(Part):
 class GeneratorPart(Part):
     """A person's own ``torch.Generator``. It moves whenever somebody draws, so it is neither compared nor digested."""
 
-    def __init__(self, live: torch.Generator, path: str) -> None:
-        super().__init__(live, path, Phase.GENERATORS)
+    def __init__(self, live: torch.Generator, place: Place) -> None:
+        super().__init__(live, place, Phase.GENERATORS)
         self._state = live.get_state().clone()
 
     def restore(self) -> None:

@@ -1,7 +1,8 @@
 """Outputs against those of a baseline, as they lie in the store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pytest_stepprof.analysis.compare import judged_as
 from pytest_stepprof.measure.outputs import compare_outputs
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
@@ -32,9 +33,11 @@ def stored_payload(store: Store, outputs: StoredOutputs) -> bytes:
 
 
 def compare_stored_outputs(
-    store: Store, session: Session, baseline_sessions: Sequence[Session], judge: JudgeSettings
+    store: Store, session: Session, baseline_sessions: Sequence[Session], overrides: Mapping[str, float]
 ) -> dict[str, OutputComparison]:
     """Compare each test's outputs with those of the newest baseline session that has the test, by test key.
+
+    Each test has the tolerances that were stored with it, less ``overrides`` (see ``judged_as``).
 
     Raises:
         StoreError: a stored payload is missing or damaged.
@@ -45,7 +48,7 @@ def compare_stored_outputs(
     pairs = [(newest[after.test.key], after) for after in session.measurements if after.test.key in newest]
     return {
         after.test.key: compare_with_stored(
-            store, before.outputs, after.outputs, stored_payload(store, after.outputs), judge
+            store, before.outputs, after.outputs, stored_payload(store, after.outputs), judged_as(after, overrides)
         )
         for before, after in pairs
     }

@@ -42,15 +42,19 @@ def exported_bytes(profiler: torch.profiler.profile) -> bytes:
         return path.read_bytes()
 
 
-def keep_trace(plain: bytes, folder: Path) -> Path:
-    """Write a scrubbed, compressed trace to a new name in ``folder`` and return its path.
+def packed_trace(plain: bytes) -> bytes:
+    """Scrub an exported trace of host name and output path, and compress it."""
+    return gzip.compress(scrub_header(plain), compresslevel=6, mtime=0)
+
+
+def keep_trace(packed: bytes, folder: Path) -> Path:
+    """Write a packed trace to a new name in ``folder`` and return its path.
 
     The file appears under its name when it is complete, and never replaces one that is there.
 
     Raises:
         StoreError: the folder cannot be written.
     """
-    packed = gzip.compress(scrub_header(plain), compresslevel=6, mtime=0)
     try:
         return _linked(packed, folder)
     except OSError as error:

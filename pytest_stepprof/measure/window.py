@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -34,7 +33,7 @@ from pytest_stepprof.measure.profiler_guard import (
     stop_recording,
 )
 from pytest_stepprof.measure.profiler_messages import ProfilerMessages
-from pytest_stepprof.measure.trace_keeping import exported_bytes, keep_trace
+from pytest_stepprof.measure.trace_keeping import exported_bytes, packed_trace
 from pytest_stepprof.measure.window_notices import window_notices
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.window import Window
@@ -82,10 +81,10 @@ class WindowRequest:
 
 @dataclass(frozen=True)
 class TakenWindow:
-    """A window that passed every check. ``trace_path`` is the kept trace, or ``None`` when none was to be kept."""
+    """A window that passed every check. ``trace`` is its trace, scrubbed and compressed, if it was asked for."""
 
     window: Window
-    trace_path: Path | None
+    trace: bytes | None
     notices: tuple[Notice, ...]
 
 
@@ -100,14 +99,14 @@ def take_window(
     request: WindowRequest,
     synchronize: Callable[[], None],
     *,
-    keep_trace_in: Path | None = None,
+    keep_trace: bool = False,
 ) -> TakenWindow:
     """Run wait + warm-up + active steps under torch.profiler and reduce the active ones.
 
     ``run_step`` runs one whole step, with the reading of its batch. ``synchronize`` waits for all devices in use; it
     is called twice: just before recording begins and just before it ends, never in between. While the window is
     open no other profiler can start, and file descriptor 2 is read. An exception of the step (of any kind) leaves
-    no profiler behind and passes through. With ``keep_trace_in`` the trace is kept there under a new name.
+    no profiler behind and passes through. With ``keep_trace`` the trace is handed back, to be written when all is done.
 
     Raises:
         ProfilerError: the window is not valid; nothing of it is stored.
@@ -132,8 +131,8 @@ def take_window(
         options=request.options,
         messages=messages.lines,
     )
-    path = None if keep_trace_in is None else keep_trace(recording.trace, keep_trace_in)
-    return TakenWindow(window, path, window_notices(trace, window, request.device_kind))
+    packed = packed_trace(recording.trace) if keep_trace else None
+    return TakenWindow(window, packed, window_notices(trace, window, request.device_kind))
 
 
 def _check(request: WindowRequest) -> None:

@@ -68,16 +68,16 @@ class Stepprof:
             StepprofError: an argument, the state, the batches, a label or the result is not what it has to be.
         """
         __tracebackhide__ = True
-        declared = {
+        declared: dict[str, Any] = {
             "unit": unit,
             "samples_per_step": samples_per_step,
             "includes_read": includes_read,
             "represents": represents,
             "question": question,
-            "regions": None if regions is None else _region_names(regions),
         }
         try:
             self._use()
+            declared["regions"] = None if regions is None else _region_names(regions)
             request = self._request({"step": step, "batches": batches, "state": state, "load": load}, declared)
             return self._take(request)
         except StepprofError as error:
@@ -91,6 +91,11 @@ class Stepprof:
                 "stepprof was called twice in one test; expected one call. Parametrize the test to measure more steps."
             )
         self._used = True
+        if not hooks.uses_stepprof(self._item):
+            raise UsageError(
+                "stepprof came through request.getfixturevalue; expected it as an argument of the test or of one of "
+                "its fixtures, so that random numbers are seeded before anything else."
+            )
 
     def _request(self, given: dict[str, Any], declared: dict[str, Any]) -> StepRequest:
         from pytest_stepprof.measure.request import StepRequest
@@ -100,7 +105,8 @@ class Stepprof:
         if "regions" in from_marker:
             from_marker["regions"] = _region_names(from_marker["regions"])
         from_call = {name: value for name, value in declared.items() if value is not None}
-        return StepRequest(**given, **{**from_marker, **from_call})
+        needs_output = options.resolve(self._item.config, marker)["outputs"] != "off"
+        return StepRequest(**given, **{**from_marker, **from_call}, needs_output=needs_output)
 
     def _take(self, request: StepRequest) -> MeasuredStep:
         from pytest_stepprof.plugin.session import check_once

@@ -1,5 +1,6 @@
 """What pytest calls. Nothing heavy is imported here: torch, numpy and scipy come with the first test that uses them."""
 
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 FIXTURE = "stepprof"
 SESSION_KEY: "pytest.StashKey[StepprofSession]" = pytest.StashKey()
+SEED_KEY = pytest.StashKey[int]()
 RANDOM_STATE_KEY: "pytest.StashKey[RandomState]" = pytest.StashKey()
 
 
@@ -88,7 +90,30 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     from pytest_stepprof.measure.random_state import capture_random_state, seed_everything
 
     item.stash[RANDOM_STATE_KEY] = capture_random_state()
+    item.config.stash[SEED_KEY] = seed
     seed_everything(seed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Give each fixture numbers of its own: what it draws must not depend on which fixtures were made before it.
+
+    A module's fixture is made by the first test that needs it, and which test that is changes with ``-k``.
+    """
+    if SEED_KEY in request.config.stash:
+        from pytest_stepprof.measure.random_state import seed_everything
+
+        seed_everything((request.config.stash[SEED_KEY] + zlib.crc32(fixturedef.argname.encode())) % 2**32)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Begin the test's own body with the same random numbers, whatever its fixtures have drawn."""
+    if SEED_KEY in item.config.stash:
+        from pytest_stepprof.measure.random_state import seed_everything
+
+        seed_everything(item.config.stash[SEED_KEY])
+        del item.config.stash[SEED_KEY]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -98,6 +123,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
+        if SEED_KEY in item.config.stash:  # the test's setup has failed
+            del item.config.stash[SEED_KEY]
         if RANDOM_STATE_KEY in item.stash:
             from pytest_stepprof.measure.random_state import restore_random_state
 
@@ -126,8 +153,9 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None
     config = terminalreporter.config
     if config.getoption("stepprof") and _shares_the_machine(config):
         terminalreporter.write_line(
-            "stepprof: nothing was measured, every test ran once: pytest-xdist shares the machine among its workers. "
-            "Use -n0 to measure."
+            "stepprof: nothing was measured, every test ran once"
+            + (" and its result was checked" if config.getoption("stepprof_baseline") else "")
+            + ": pytest-xdist shares the machine among its workers. Use -n0 to measure."
         )
 
 

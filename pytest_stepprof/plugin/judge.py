@@ -11,7 +11,7 @@ from pytest_stepprof.analysis.conditions import other_conditions
 from pytest_stepprof.errors import StepprofError
 from pytest_stepprof.measure.phases import MeasuredStep
 from pytest_stepprof.measure.stored_outputs import compare_with_stored
-from pytest_stepprof.record.comparison import Reason, TestComparison
+from pytest_stepprof.record.comparison import Reason, TestComparison, Verdict
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison
@@ -67,27 +67,23 @@ class Judge:
             baseline=self.baseline,
         )
 
-    def check_result(self, step: MeasuredStep, test: TestIdentity, settings: JudgeSettings) -> TestComparison | None:
-        """Compare the result of a step that ran once, unmeasured; ``None`` when the baseline does not have the test.
+    def check_result(self, step: MeasuredStep, test: TestIdentity, settings: JudgeSettings) -> TestComparison:
+        """Compare the result of a step that ran once, unmeasured.
 
         Raises:
             StoreError: the baseline's result cannot be read.
         """
         found = newest(self.sessions, test.key)
         if found is None:
-            return None
-        before = found[1]
-        conditions = other_conditions(before, step)
-        outputs = None if conditions else self._outputs(step, before, settings)
-        differ = outputs is not None and outputs.status == "differ"
-        return TestComparison(
-            key=test.key,
-            node_id=test.node_id,
-            verdict="not comparable" if conditions else "regressed" if differ else "inconclusive",
-            reasons=tuple(Reason(gate="conditions", weight="decides", text=text) for text in conditions),
+            return unmeasured(test, "no baseline", (f"Baseline '{self.baseline}' does not hold this test.",))
+        conditions = other_conditions(found[1], step)
+        if conditions:
+            return unmeasured(test, "not comparable", conditions)
+        outputs = self._outputs(step, found[1], settings)
+        differ = outputs.status == "differ"
+        return msgspec.structs.replace(
+            unmeasured(test, "regressed" if differ else "inconclusive", ()),
             outputs=outputs,
-            counters=(),
-            time=None,
             failed_gates=("outputs",) if differ and settings.outputs == "fail" else (),
         )
 
@@ -100,25 +96,45 @@ class Judge:
         return compare_with_stored(self.store, before.outputs, step.outputs.stored, step.outputs.payload, settings)
 
 
-def load_judge(config: pytest.Config, store: Store) -> tuple[Judge, tuple[str, ...]]:
-    """Return the judge of a session, and why sessions of its baseline cannot be read.
+def unmeasured(test: TestIdentity, verdict: Verdict, reasons: Iterable[str]) -> TestComparison:
+    """Say about a test what needs no measurement."""
+    return TestComparison(
+        key=test.key,
+        node_id=test.node_id,
+        verdict=verdict,
+        reasons=tuple(Reason(gate="conditions", weight="decides", text=text) for text in reasons),
+        outputs=None,
+        counters=(),
+        time=None,
+        failed_gates=(),
+    )
+
+
+def load_judges(config: pytest.Config, store: Store) -> tuple[list[Judge], tuple[str, ...]]:
+    """Return the judges of a session, and why sessions of their baselines cannot be read.
+
+    The first compares with the baseline asked for. Adding to another baseline needs a second one, which looks at
+    results only; a session without any baseline has a judge without a name.
 
     Raises:
-        pytest.UsageError: the baseline's name cannot be one, or none of its sessions can be read.
+        pytest.UsageError: a baseline's name cannot be one, or none of its sessions can be read.
     """
     compared, saved = config.getoption("stepprof_baseline"), config.getoption("stepprof_save")
-    name = compared or saved or ""
+    accept_results = bool(config.getoption("stepprof_update_outputs"))
+    judges: list[Judge] = []
+    unreadable: list[str] = []
+    for name in dict.fromkeys((compared or saved or "", saved or compared or "")):
+        sessions, reasons = _readable(store, name)
+        judges.append(Judge(store, name, sessions, results_only=name != compared, accept_results=accept_results))
+        unreadable += reasons
+    return judges, tuple(unreadable)
+
+
+def _readable(store: Store, name: str) -> tuple[tuple[Session, ...], tuple[str, ...]]:
     try:
         sessions, unreadable = store.read_baseline(name) if name else ((), ())
     except StepprofError as error:
         raise pytest.UsageError(f"stepprof: {error}") from None
     if unreadable and not sessions:
         raise pytest.UsageError(f"stepprof: no session of the baseline '{name}' can be read: {' '.join(unreadable)}")
-    judge = Judge(
-        store=store,
-        baseline=name,
-        sessions=sessions,
-        results_only=not compared,
-        accept_results=bool(config.getoption("stepprof_update_outputs")),
-    )
-    return judge, unreadable
+    return sessions, unreadable

@@ -45,12 +45,13 @@ class Option:
         return "stepprof_" + self.name
 
 
-def whole(minimum: int) -> Callable[[str], int]:
-    """Return a parser for whole numbers from ``minimum``."""
+def whole(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """Return a parser for whole numbers from ``minimum``, to ``maximum`` where there is one."""
+    wanted = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
 
     def parse(text: str) -> int:
-        if not text.strip().lstrip("-").isdigit() or int(text) < minimum:
-            raise ValueError(f"expected a whole number, {minimum} or more")
+        if not text.strip().lstrip("-").isdecimal() or int(text) < minimum or int(text) > (maximum or int(text)):
+            raise ValueError(f"expected a whole number, {wanted}")
         return int(text)
 
     return parse
@@ -84,6 +85,14 @@ def share(text: str) -> float:
     return value
 
 
+def error_rate(text: str) -> float:
+    """Parse a one-sided level: above 0 and below one half."""
+    value = share(text)
+    if not 0 < value < 0.5:
+        raise ValueError("expected a share above 0 and below 50%, such as 1%")
+    return value
+
+
 def switch(text: str) -> bool:
     """Parse yes or no."""
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -108,17 +117,17 @@ MEASURE_OPTIONS = (
     Option("runs", whole(1), 5, "unprofiled runs, each from the same state", "N"),
     Option("steps_per_run", whole(1), None, "steps of a run (default: as many as fill --stepprof-run-time)", "N"),
     Option("run_time", seconds, 0.5, "seconds that a run fills, with at least 5 samples", "SECONDS"),
-    Option("budget", seconds, 10.0, "seconds that a test may take before steps, warm-up and runs go down", "SECONDS"),
+    Option("budget", seconds, 10.0, "seconds a test is planned to take; steps, warm-up and runs go down", "SECONDS"),
     Option("shapes", switch, False, "record operator shapes in the window (slows it down)", "YES|NO"),
     Option("stacks", switch, False, "record Python stacks in the window (slows it down much)", "YES|NO"),
     Option("memory", switch, False, "record allocations in the window (slows it down)", "YES|NO"),
     Option("trace", switch, False, "keep the window's trace, scrubbed, in a new file of the store", "YES|NO"),
-    Option("seed", whole(0), 20240229, "seed of all random sources before a test's fixtures run", "N"),
+    Option("seed", whole(0, 2**32 - 1), 20240229, "seed of all random sources before a test's fixtures run", "N"),
 )
 JUDGE_OPTIONS = (
     Option("tolerance", share, 0.01, "slowdown that is never called a regression", "SHARE", judges=True),
     Option("limit", share, 0.05, "slowdown below which time is called not regressed", "SHARE", judges=True),
-    Option("level", share, 0.01, "false-alarm rate of the session, shared by its tests", "SHARE", judges=True),
+    Option("level", error_rate, 0.01, "false-alarm rate of the session, shared by its tests", "SHARE", judges=True),
     Option("outputs", gate, "fail", "what a changed result does", "fail|warn|off", judges=True),
     Option("counters", gate, "fail", "what more operators, copies or launches do", "fail|warn|off", judges=True),
     Option("time", gate, "fail", "what a slowdown does", "fail|warn|off", judges=True),
@@ -145,7 +154,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--stepprof-dir", metavar="DIR", help="where sessions are stored (default: .stepprof in rootdir)")
     parser.addini("stepprof_dir", "where sessions are stored (default: .stepprof in rootdir)")
     for option in TEST_OPTIONS:
-        text = f"{option.help} [{option.default}]" if option.default is not None else option.help
+        default = "no" if option.default is False else option.default
+        text = f"{option.help} [{default}]" if default is not None else option.help
         group.addoption(option.flag, dest=option.dest, default=None, metavar=option.metavar, help=_percent_safe(text))
         parser.addini(option.ini, option.help, default=None)
 

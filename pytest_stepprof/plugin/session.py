@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,15 @@ from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.plugin import benchmark_bridge, hooks
 from pytest_stepprof.plugin.checked_lines import checked_lines
 from pytest_stepprof.plugin.identity import identify
-from pytest_stepprof.plugin.judge import load_judge
 from pytest_stepprof.plugin.live_line import LiveLine
 from pytest_stepprof.plugin.recorded import BENCHMARK_KEY, recorded
 from pytest_stepprof.plugin.settings import judge_settings, measure_settings
-from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.plugin.verdicts import Verdicts
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.record.session import Session, SessionStatus
+from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.report.build import build_report
-from pytest_stepprof.report.failure import failure_text
 from pytest_stepprof.report.junit import properties
 from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.report.terminal import render_terminal
@@ -39,7 +39,6 @@ from pytest_stepprof.store.environment import collect_environment
 from pytest_stepprof.store.git import commit_facts
 
 STEP_KEY = pytest.StashKey[MeasuredStep]()
-NOT_JUDGED = ("inconclusive", "not comparable", "no baseline")
 WIDTH_OF_A_FILE = 120
 """Columns of the report where nobody's window limits it."""
 
@@ -59,15 +58,13 @@ class StepprofSession:
         self._store = Store(_directory(config))
         self._started = datetime.now(UTC)
         self._session_id = self._store.new_session_id(self._started)
-        self._judge, unreadable = load_judge(config, self._store)
+        self._verdicts = Verdicts(config, self._store)
         self._live = LiveLine(config)
         self._measured: dict[str, MeasuredStep] = {}
         self._did_not_pass: dict[str, str] = {}
-        self._comparisons: dict[str, TestComparison] = {}
-        self._tests_sharing_level = 1
         self._environment: Environment | None = None
         self._closing_lines = [
-            (f"stepprof: warning: left out of the baseline: {reason}", True) for reason in unreadable
+            (f"stepprof: warning: left out of the baseline: {why}", True) for why in self._verdicts.unreadable
         ]
         self._record: Session | None = None
         self._stored_at: str | None = None
@@ -77,8 +74,8 @@ class StepprofSession:
         doing = "measuring" if self._measuring else "checking results only"
         with_baseline = ""
         if self._config.getoption("stepprof_baseline"):
-            held = counted(len(self._judge.sessions), "session")
-            with_baseline = f", baseline '{printable(self._judge.baseline)}' ({held})"
+            judge = self._verdicts.judge
+            with_baseline = f", baseline '{printable(judge.baseline)}' ({counted(len(judge.sessions), 'session')})"
         return f"stepprof: {doing}, records in {_short_path(self._store.directory)}{with_baseline}"
 
     @pytest.hookimpl(tryfirst=True)
@@ -91,7 +88,9 @@ class StepprofSession:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Fix, before anything is measured, how many tests share the session's false-alarm rate."""
         keys = {identify(item).key for item in session.items if hooks.uses_stepprof(item)}
-        self._tests_sharing_level = max(1, self._judge.known(keys))
+        self._verdicts.share_level_among(keys)
+        if keys and self._measuring and not session.config.option.collectonly:
+            self._facts()  # before a test or its fixtures can change the environment
 
     def take(self, item: pytest.Item, request: StepRequest, *, benchmark: Any, under_test: TorchDevice) -> MeasuredStep:
         """Measure a step, or run it once when this session only checks results."""
@@ -104,7 +103,7 @@ class StepprofSession:
             clock=wall_clock, unix_clock=time.time_ns, progress=lambda text: self._live.show(f"{name}: {text}")
         )
         settings = measure_settings(item)
-        keep_trace_in = self._store.trace_directory(self._session_id) if settings.keep_trace else None
+        keep_trace_in = partial(self._store.trace_directory, self._session_id) if settings.keep_trace else None
         test = identify(item)
         self._refuse_second(test)
         try:
@@ -113,9 +112,9 @@ class StepprofSession:
             )
         finally:
             self._live.clear()
-        step = recorded(item, benchmark, self._with_trace_named(step))
+        step = recorded(item, benchmark, self._with_trace_named(_with_judge(step, judge_settings(item))))
         item.stash[STEP_KEY] = step
-        self._measured[test.key] = step
+        self._measured[test.key] = dataclasses.replace(step, output=None)  # the person's tensors are not kept
         return step
 
     def _with_trace_named(self, step: MeasuredStep) -> MeasuredStep:
@@ -146,8 +145,8 @@ class StepprofSession:
         _forget_earlier_attempt(item)
         try:
             result = yield
-        except BaseException:
-            self._note_failure(item)
+        except BaseException as error:
+            self._note_failure(item, error)
             raise
         if STEP_KEY in item.stash:
             self._pass_judgement(item, item.stash[STEP_KEY])
@@ -155,50 +154,41 @@ class StepprofSession:
         return result
 
     def _pass_judgement(self, item: pytest.Item, step: MeasuredStep) -> None:
+        __tracebackhide__ = True
         try:
-            comparison = self._compare(item, step)
+            comparison = self._verdicts.compare(item, step, self._facts())
+            others = self._verdicts.compare_with_others(item, step, self._facts())
         except StepprofError as error:
-            self._mark_benchmark_as_wrong(item)
+            self._note_failure(item, error)
             pytest.fail(f"stepprof: error: {error}", pytrace=False)
-        item.user_properties += list(properties(comparison, step.measurement))
-        if comparison is None:
-            return
-        self._comparisons[comparison.key] = comparison
-        if "outputs" in comparison.failed_gates:
-            self._mark_benchmark_as_wrong(item)
-        if comparison.failed_gates or (self._strict and comparison.verdict in NOT_JUDGED and self._measuring):
-            scenario = step.scenario
-            text = failure_text(
-                comparison,
-                baseline=self._judge.baseline,
-                unit=scenario.unit,
-                samples_per_step=scenario.samples_per_step,
-            )
-            pytest.fail(text, pytrace=False)
-
-    @property
-    def _strict(self) -> bool:
-        return bool(self._config.getoption("stepprof_strict")) and not self._judge.results_only
-
-    def _compare(self, item: pytest.Item, step: MeasuredStep) -> TestComparison | None:
-        if not self._judge.baseline:
-            return None
-        if step.measurement is None:
-            return self._judge.check_result(step, identify(item), judge_settings(item))
-        return self._judge.judge(step, judge_settings(item), self._facts(), self._tests_sharing_level)
+        if step.measurement is not None or (comparison is not None and comparison.failed_gates):
+            item.user_properties += list(properties(comparison, step.measurement))
+        shown = [] if comparison is None else [(self._verdicts.judge.baseline, comparison)]
+        for baseline, judged in (*shown, *others):
+            self._verdicts.note_unchecked(baseline, judged)
+            if "outputs" in judged.failed_gates:
+                self._mark_benchmark_as_wrong(item)
+            failure = self._verdicts.failure(step, judged, baseline)
+            if failure is not None:
+                pytest.fail(failure, pytrace=False)
 
     def _facts(self) -> Environment:
         if self._environment is None:
             self._environment = collect_environment(torch_facts(), root=self._config.rootpath)
         return self._environment
 
-    def _note_failure(self, item: pytest.Item) -> None:
+    def _note_failure(self, item: pytest.Item, error: BaseException) -> None:
         if not hooks.uses_stepprof(item):
             return
+        test = identify(item)
+        broke = not isinstance(error, (pytest.skip.Exception, pytest.xfail.Exception))
+        if broke and test.key in self._measured:
+            told = isinstance(error, StepprofError)
+            self._verdicts.note_error(test, str(error) if told else "The test failed after its step was measured.")
         self._mark_benchmark_as_wrong(item)
         if BENCHMARK_KEY not in item.stash:
             benchmark_bridge.use_in_vain(getattr(item, "funcargs", {}).get("benchmark"))
-        self._did_not_pass[identify(item).key] = item.nodeid
+        self._did_not_pass[test.key] = item.nodeid
 
     def _mark_benchmark_as_wrong(self, item: pytest.Item) -> None:
         if BENCHMARK_KEY in item.stash:
@@ -227,6 +217,11 @@ class StepprofSession:
             if wanted:
                 self._store.append_to_baseline(wanted, self._record)
                 self._closing_lines.append((f"stepprof: added to the baseline '{printable(wanted)}'", False))
+                self._closing_lines += _poor_baseline_lines(self._record.measurements)
+                self._closing_lines += [
+                    (f"stepprof: added without comparing its result: {node_id} (not comparable)", True)
+                    for node_id in self._verdicts.added_unchecked
+                ]
         except StoreError as error:
             if wanted:
                 self._refuse(session, f"the baseline '{printable(wanted)}' stays as it is: {error}")
@@ -256,18 +251,7 @@ class StepprofSession:
             environment=self._facts(),
             commit=commit_facts(self._config.rootpath, ignore=self._store.directory),
             measurements=measurements,
-            comparison=self._comparison(measurements),
-        )
-
-    def _comparison(self, measurements: tuple[Measurement, ...]) -> Comparison | None:
-        if not self._comparisons:
-            return None
-        return Comparison(
-            baseline=self._judge.baseline,
-            baseline_sessions=tuple(session.session_id for session in self._judge.sessions),
-            tests_sharing_level=self._tests_sharing_level,
-            tests=tuple(self._comparisons.values()),
-            missing=self._judge.missing(measurement.test.key for measurement in measurements),
+            comparison=self._verdicts.record(measurements),
         )
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
@@ -285,11 +269,18 @@ class StepprofSession:
             width = writer.fullwidth if terminalreporter.isatty else max(writer.fullwidth, WIDTH_OF_A_FILE)
             terminalreporter.section("stepprof", sep="=", bold=True)
             terminalreporter.write_line(render_terminal(document, width=width, colour=writer.hasmarkup).rstrip())
-        if self._comparisons and not self._measuring:
-            for line in checked_lines(tuple(self._comparisons.values()), self._judge.baseline):
+        if not self._measuring:
+            verdicts = self._verdicts
+            for line in checked_lines(tuple(verdicts.comparisons.values()), verdicts.judge.baseline):
                 terminalreporter.write_line(line)
         for line, alarming in self._closing_lines:
             terminalreporter.write_line(line, red=alarming)
+
+
+def _with_judge(step: MeasuredStep, settings: JudgeSettings) -> MeasuredStep:
+    """Store how the test is judged beside what was measured, so that it is judged alike when it is compared later."""
+    assert step.measurement is not None, "only measured steps are judged later"
+    return dataclasses.replace(step, measurement=msgspec.structs.replace(step.measurement, judge=settings))
 
 
 def _forget_earlier_attempt(item: pytest.Item) -> None:
@@ -297,6 +288,20 @@ def _forget_earlier_attempt(item: pytest.Item) -> None:
         if key in item.stash:
             del item.stash[key]
     item.user_properties[:] = [entry for entry in item.user_properties if not str(entry[0]).startswith("stepprof_")]
+
+
+def _poor_baseline_lines(measurements: tuple[Measurement, ...]) -> list[tuple[str, bool]]:
+    """Say at once, and not at the first comparison, that a baseline was measured on a busy machine."""
+    busy = sum(any(notice.code == "busy machine" for notice in one.notices) for one in measurements)
+    if not busy:
+        return []
+    return [
+        (
+            f"stepprof: {busy} of {counted(len(measurements), 'test')} waited for a core: times compared with this "
+            "baseline will see little. Add a session from a quieter machine, or with OMP_NUM_THREADS=1.",
+            True,
+        )
+    ]
 
 
 def _directory(config: pytest.Config) -> Path:

@@ -19,13 +19,18 @@ class Reason(Record, frozen=True, kw_only=True):
 
 
 class CounterChange(Record, frozen=True, kw_only=True):
-    """A counter that is not what it was, in calls, bytes or whatever its unit is, per step."""
+    """A counter that is not what it was, in calls, bytes or whatever its unit is, per step.
+
+    ``certain_bound`` says that active steps did not agree: ``before`` is the most that one took, ``after`` the least
+    that one takes, so that the counter grew at least from one to the other.
+    """
 
     name: str
     unit: str
     before: int
     after: int
     gated: bool
+    certain_bound: bool = False
 
 
 class TimeComparison(Record, frozen=True, kw_only=True):

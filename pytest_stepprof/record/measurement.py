@@ -4,7 +4,7 @@ from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.outputs import StoredOutputs
 from pytest_stepprof.record.scenario import Scenario
-from pytest_stepprof.record.settings import MeasureSettings
+from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
 from pytest_stepprof.record.window import Window
 
 
@@ -124,12 +124,17 @@ class Measurement(Record, frozen=True, kw_only=True):
 
     ``median_without_waiting_ns`` is the median of samples less their ``waited_ns``, per step and never below 0: the
     least that a step can have taken had nothing else run on this machine. ``None`` where waiting is not known.
+    ``start_state_digest`` covers the weights that the step started from, ``start_settings_digest`` everything else
+    in ``state=`` (empty where it is not known). ``judge`` is how the test itself wants to be judged, ``None`` where
+    that is not known.
     """
 
     test: TestIdentity
     scenario: Scenario
     settings: MeasureSettings
+    judge: JudgeSettings | None = None
     start_state_digest: str
+    start_settings_digest: str = ""
     first_batch_digest: str
     step_source_digest: str | None
     cold_start: ColdStart

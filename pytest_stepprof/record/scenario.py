@@ -22,7 +22,8 @@ class Scenario(Record, frozen=True, kw_only=True):
     """The question, the boundaries of a step, and the conditions it ran under.
 
     Declared by the person: ``question``, ``unit``, ``samples_per_step``, ``includes_read``, ``represents``,
-    ``regions``. Seen by stepprof: everything else.
+    ``regions``. Seen by stepprof: everything else. ``torch_flags`` are the settings of torch that change how fast or
+    how exactly operators work, each as ``name: value``, as they were when the step ran for the first time.
     """
 
     question: str | None
@@ -41,3 +42,4 @@ class Scenario(Record, frozen=True, kw_only=True):
     intra_op_threads: int
     inter_op_threads: int
     garbage_collection: str
+    torch_flags: tuple[str, ...] = ()

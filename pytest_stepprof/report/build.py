@@ -17,6 +17,7 @@ from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.report.runs import run_blocks
 
 _SESSIONS_NAMED = 3
+_MISSING_NAMED = 5
 _STANDS = ("improved", "not regressed")
 
 
@@ -89,7 +90,8 @@ def _baseline_texts(comparison: Comparison) -> list[Text]:
     sharing = "1 test uses the error level alone" if count == 1 else f"{count} tests share the error level"
     texts = [Text(f"compared with: baseline '{comparison.baseline}', sessions: {sessions}; {sharing}")]
     if comparison.missing:
-        missing = ", ".join(comparison.missing)
+        left_out = len(comparison.missing) - _MISSING_NAMED
+        missing = ", ".join(comparison.missing[:_MISSING_NAMED]) + (f" and {left_out} more" if left_out > 0 else "")
         texts.append(Text(f"in the baseline, not measured here: {missing}", tone="attention"))
     return texts
 

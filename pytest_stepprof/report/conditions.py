@@ -27,12 +27,15 @@ def condition_texts(measurement: Measurement) -> tuple[Text, ...]:
     if reads_ns:
         place = "part of the step" if measurement.scenario.includes_read else "not part of the step"
         texts.append(f"read: median {milliseconds(median(reads_ns))} per step, {place}")
+    if measurement.window.trace_file is not None:
+        texts.append(f"trace: {measurement.window.trace_file}, in the store")
     return tuple(Text(text) for text in texts)
 
 
 def _conditions(scenario: Scenario) -> list[str]:
     threads = counted(scenario.intra_op_threads, "thread")
-    found = [f"mode {scenario.module_mode}", f"device {scenario.device}", threads, f"gradients {scenario.gradients}"]
+    gradients = f"gradients {scenario.gradients} around the step"
+    found = [f"mode {scenario.module_mode}", f"device {scenario.device}", threads, gradients]
     found += [f"autocast {' '.join(scenario.autocast)}"] if scenario.autocast else []
     found += [f"compiled {' '.join(scenario.compiled)}"] if scenario.compiled else []
     return found

@@ -4,6 +4,7 @@ import re
 
 from pytest_stepprof.analysis.counters import counter_text
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.scenario import Unit
@@ -16,14 +17,21 @@ _REASONS_IN_A_LINE = 3
 
 
 def failure_text(
-    comparison: TestComparison, *, baseline: str, unit: Unit = "ms/step", samples_per_step: int | None = None
+    comparison: TestComparison,
+    *,
+    baseline: str,
+    unit: Unit = "ms/step",
+    samples_per_step: int | None = None,
+    strict: bool = False,
 ) -> str:
     """Write the report of a test that failed against ``baseline``: several lines, no traceback.
 
-    Times are shown in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``).
+    With ``strict``, a test without a failed gate failed because ``--stepprof-strict`` was asked for. Times are shown
+    in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``).
     """
     details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step)
-    lines = [_headline(comparison, baseline), comparison.node_id, "", *details, "", *_next_steps(comparison)]
+    headline = _headline(comparison, baseline, strict=strict)
+    lines = [headline, comparison.node_id, "", *details, "", *_next_steps(comparison)]
     return "\n".join(printable(line) for line in lines).rstrip()
 
 
@@ -71,7 +79,7 @@ def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | 
     level = f"level {time.level_per_test:.2g} per test, {counted(time.tests_sharing_level, 'test')} sharing it"
     return (
         f"median {before} before, {after} now: {ratio_text(time.ratio)}, {interval_text(time)}",
-        f"could have seen {ratio_text(time.smallest_visible_ratio)} ({level}; {time.noise})",
+        f"{format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})",
     )
 
 
@@ -81,14 +89,17 @@ def interval_text(time: TimeComparison) -> str:
     return f"{coverage} interval {ratio_text(time.ratio_lower)} to {ratio_text(time.ratio_upper)}"
 
 
-def _headline(comparison: TestComparison, baseline: str) -> str:
+def _headline(comparison: TestComparison, baseline: str, *, strict: bool) -> str:
     others = [gate for gate in comparison.failed_gates if gate != "outputs"]
     regressed = f"regressed ({', '.join(others)})"
     if "outputs" in comparison.failed_gates:
         return f"stepprof: outputs differ from baseline '{baseline}'" + (f"; also {regressed}" if others else "")
     if others:
         return f"stepprof: {regressed} against baseline '{baseline}'"
-    return f"stepprof: {comparison.verdict} against baseline '{baseline}'"
+    asked = " (--stepprof-strict)" if strict else ""
+    if comparison.verdict == "no baseline":
+        return f"stepprof: baseline '{baseline}' does not hold this test{asked}"
+    return f"stepprof: {comparison.verdict} against baseline '{baseline}'{asked}"
 
 
 def _evidence(comparison: TestComparison, unit: Unit, samples_per_step: int | None) -> str:

@@ -39,6 +39,9 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
         ("stepprof_verdict", comparison.verdict),
         ("stepprof_failed_gates", ",".join(comparison.failed_gates)),
     ]
+    deciding = [reason.text for reason in comparison.reasons if reason.weight == "decides"]
+    if deciding:
+        found.append(("stepprof_reasons", "; ".join(deciding)))
     if comparison.outputs is not None:
         found.append(("stepprof_outputs", comparison.outputs.status))
     if comparison.time is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pytest_stepprof.record.comparison import TestComparison, Verdict
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputStatus
+from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.document import Table, Text, Tone
 from pytest_stepprof.report.quantities import milliseconds, time_text
@@ -60,29 +61,34 @@ def _row(measurement: Measurement, comparison: TestComparison | None) -> tuple[T
     return (
         Text(measurement.test.node_id, literal=True),
         Text(time_text(dispersion.median_ns, scenario.unit, scenario.samples_per_step)),
-        _deviation(dispersion.mad_ns, dispersion.median_ns),
+        _deviation(dispersion.mad_ns, dispersion.median_ns, scenario.unit),
         Text(milliseconds(measurement.cold_start.step_ns)),
         Text(run_shape(measurement)),
-        _outputs(comparison),
+        _outputs(comparison, measurement),
         _verdict(comparison),
     )
 
 
 def _unmeasured(comparison: TestComparison) -> tuple[Text, ...]:
-    return (Text(comparison.node_id, literal=True), *(_NOTHING,) * 4, _outputs(comparison), _verdict(comparison))
+    return (Text(comparison.node_id, literal=True), *(_NOTHING,) * 4, _outputs(comparison, None), _verdict(comparison))
 
 
-def _deviation(mad_ns: float | None, median_ns: float) -> Text:
+def _deviation(mad_ns: float | None, median_ns: float, unit: Unit) -> Text:
     """Time and share of the median: a MAD of times has no counterpart in samples/s, its share has."""
     if mad_ns is None:
         return _NOTHING
+    if unit == "samples/s" and median_ns > 0:
+        return Text(f"{100 * mad_ns / median_ns:.1f} %")
     relative = f" ({100 * mad_ns / median_ns:.1f} %)" if median_ns > 0 else ""
     return Text(f"{milliseconds(mad_ns)}{relative}")
 
 
-def _outputs(comparison: TestComparison | None) -> Text:
+def _outputs(comparison: TestComparison | None, measurement: Measurement | None) -> Text:
+    """What became of the result; one that was not compared is ``stored``, unless there is nothing in it, or nobody."""
     if comparison is None or comparison.verdict == "no baseline":
-        return Text("stored")
+        if measurement is None:
+            return _NOTHING
+        return Text("stored") if measurement.outputs.leaf_count else Text("nothing", tone="attention")
     if comparison.outputs is None:
         return Text("not compared", tone="attention")
     return Text(comparison.outputs.status, tone=_OUTPUT_TONES[comparison.outputs.status])

@@ -235,10 +235,16 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Make the folder of ``path`` and the store's own ``.gitignore``; tell every failure of the place as one."""
+        """Make the folder of ``path``; tell every failure of the place as one.
+
+        A store that is made here gets a ``.gitignore`` of its own. A folder that was there is the person's: nothing in
+        it may become invisible to git.
+        """
         try:
+            is_new = not self.directory.exists()
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_if_absent(self.directory / ".gitignore", b"*\n")
+            if is_new:
+                write_if_absent(self.directory / ".gitignore", b"*\n")
             yield
         except OSError as error:
             raise StoreError(_cannot("write", path, error)) from error

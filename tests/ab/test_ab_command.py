@@ -19,6 +19,7 @@ from pytest_stepprof.ab import rounds as ab_rounds
 from pytest_stepprof.ab.side import SideRun
 from pytest_stepprof.cli import ab
 from pytest_stepprof.cli.main import main
+from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.store.directory import Store
 
 changed = msgspec.structs.replace
@@ -190,6 +191,20 @@ def test_verdicts_become_exit_codes(repository, called, monkeypatch, ratios, arg
     assert found == code, out
     assert said in out
     assert f"test_training.py::test_step[4] {sum(map(math.log, ratios)) / len(ratios):+.4f}" in out
+
+
+def test_a_test_is_judged_with_the_rules_that_head_measured_it_with(repository, called, monkeypatch):
+    repository.commit({"readme": "\n"})
+    fake_rounds(monkeypatch, SLOWER, judge=JudgeSettings(tolerance=2.0, limit=3.0))
+    code, out, _ = called("HEAD")
+    assert (code, "No slowdown above 300 %" in out) == (0, True), out
+
+
+def test_a_slowdown_that_may_only_warn_is_shown_and_is_no_failure(repository, called, monkeypatch):
+    repository.commit({"readme": "\n"})
+    fake_rounds(monkeypatch, SLOWER, judge=JudgeSettings(time="warn"))
+    code, out, _ = called("HEAD")
+    assert (code, "Regressed, but no gate fails" in out) == (0, True), out
 
 
 def test_nothing_that_can_be_compared_is_not_a_pass(repository, called, monkeypatch):

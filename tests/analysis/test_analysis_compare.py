@@ -100,8 +100,8 @@ def test_unchanged_code_is_inconclusive_and_says_what_could_have_been_seen() -> 
     assert (found.verdict, found.failed_gates, found.counters, found.outputs) == ("inconclusive", (), (), _EQUAL)
     assert _texts(found, "time") == [
         "Neither a slowdown above 1 % nor its absence shows: 2.00 ms/step before, 2.00 ms/step now, 1.00x; the ratio "
-        "of times lies between 0.535 and 1.87, could have seen 1.89x (level 1 %; stated noise of one session, 19 % "
-        "(two shared cores))."
+        "of times lies between 0.535 and 1.87, could have seen 1.89x slower (level 1 %; stated noise of one session, "
+        "19 % (two shared cores))."
     ]
     assert _weights(found, "time") == ["decides"]
 
@@ -115,7 +115,7 @@ def test_four_times_the_work_fails_the_time_gate() -> None:
     assert text.startswith(
         "Slower by more than the tolerance of 1 %: 2.00 ms/step before, 8.00 ms/step now, 4.00x slower;"
     )
-    assert "could have seen 2.32x (level 0.1 %, 1 % shared by 10 tests;" in text
+    assert "could have seen 2.32x slower (level 0.1 %, 1 % shared by 10 tests;" in text
 
 
 @pytest.mark.parametrize(
@@ -152,24 +152,64 @@ def test_a_time_gate_that_does_not_fail_keeps_the_true_word(mode: GateMode, weig
 
 
 def test_another_scenario_is_not_comparable_and_nothing_else_is_claimed() -> None:
-    found = _compare(now=_measured(8e6, scenario={"module_mode": "eval", "intra_op_threads": 2}), outputs=_DIFFER)
+    scenario = {"module_mode": "eval", "intra_op_threads": 2, "device": "cuda:0"}
+    found = _compare(now=_measured(8e6, scenario=scenario), outputs=_DIFFER)
     assert (found.verdict, found.failed_gates) == ("not comparable", ())
     assert (found.outputs, found.counters, found.time) == (None, (), None)
-    assert _texts(found, "conditions")[:2] == ["module mode: train -> eval", "intra op threads: 1 -> 2"]
-    assert "--stepprof-save" in _texts(found, "conditions")[2]
+    *told, remedy = _texts(found, "conditions")
+    assert told == ["module mode: train -> eval", "device: cpu -> cuda:0", "intra op threads: 1 -> 2"]
+    assert remedy.startswith("Nothing is compared: measure as baseline 'main' did")
+    assert _weights(found, "conditions") == ["decides", "decides", "decides", "informs"]
+
+
+@pytest.mark.parametrize("field", ["question", "represents"])
+def test_other_words_are_the_same_scenario(field: str) -> None:
+    assert _compare(now=_measured(scenario={field: "and now?"})).verdict == "inconclusive"
+
+
+def test_under_conditions_of_another_time_only_the_outputs_are_compared() -> None:
+    grown = _measured(8e6, {"operator calls": 180}, {"intra_op_threads": 2, "includes_read": True})
+    found = _compare(now=grown)
+    assert (found.verdict, found.failed_gates, found.outputs, found.counters) == ("not comparable", (), _EQUAL, ())
+    assert _texts(found, "conditions") == [
+        "includes read: no -> yes",
+        "intra op threads: 1 -> 2",
+        "Only the outputs are compared: measure as baseline 'main' did, or save a new one with --stepprof-save.",
+    ]
     assert _weights(found, "conditions") == ["decides", "decides", "informs"]
+    assert _texts(found, "time") == [
+        "Time is not judged, because it was measured under other conditions: 2.00 ms/step before, 8.00 ms/step now."
+    ]
+    assert _weights(found, "time") == ["informs"]
+    assert found.time is not None
+    assert found.time.verdict == "not comparable"
 
 
-def test_another_question_is_the_same_scenario() -> None:
-    assert _compare(now=_measured(scenario={"question": "and now?"})).verdict == "inconclusive"
+def test_under_conditions_of_another_time_other_outputs_still_fail() -> None:
+    found = _compare(now=_measured(8e6, scenario={"intra_op_threads": 2}), outputs=_DIFFER)
+    assert (found.verdict, found.failed_gates) == ("regressed", ("outputs",))
+    assert (_weights(found, "conditions"), _weights(found, "outputs")) == (["informs", "informs"], ["decides"])
+
+
+def test_in_two_units_both_times_are_told_in_milliseconds() -> None:
+    found = _compare(now=_measured(8e6, scenario={"unit": "samples/s", "samples_per_step": 8}))
+    assert "2.00 ms/step before, 8.00 ms/step now." in _texts(found, "time")[0]
 
 
 @pytest.mark.parametrize(
     ("field", "text"),
-    [("start_state_digest", "started from other weights"), ("first_batch_digest", "another first batch")],
+    [
+        ("start_state_digest", "started from other weights"),
+        ("start_settings_digest", "started from other optimizer settings, or with other parts in state="),
+        ("first_batch_digest", "another first batch"),
+    ],
 )
 def test_another_start_is_not_an_output_mismatch(field: str, text: str) -> None:
-    found = _compare(now=_replace(_measured(8e6, {"operator calls": 99}), **{field: "f" * 64}), outputs=_DIFFER)
+    found = _compare(
+        now=_replace(_measured(8e6, {"operator calls": 99}, start_settings_digest="4" * 64), **{field: "f" * 64}),
+        before=_measured(start_settings_digest="4" * 64),
+        outputs=_DIFFER,
+    )
     assert (found.verdict, found.failed_gates, found.outputs, found.time) == ("not comparable", (), None, None)
     assert [reason.text for reason in found.reasons if reason.weight == "decides"] == [text]
 
@@ -222,6 +262,31 @@ def test_one_more_copy_fails_the_counter_gate() -> None:
     assert set(_weights(found, "counters")) == {"decides"}
     assert [change.gated for change in found.counters] == [True, True]
     assert _weights(found, "time") == ["informs"]
+
+
+def _varying(*per_step: int) -> Measurement:
+    """The sample measurement with calls that differ from step to step."""
+    counters = tuple(
+        Counter(name=name, unit="calls", per_step=per_step, exact=len(set(per_step)) == 1)
+        for name in ("operator calls", "calls of aten::copy_")
+    )
+    base = _measured()
+    return _replace(base, window=_replace(base.window, counters=counters))
+
+
+def test_growth_that_is_certain_fails_although_steps_do_not_agree() -> None:
+    found = _compare(now=_varying(40, 41), before=_varying(30, 31))
+    assert (found.verdict, found.failed_gates) == ("regressed", ("counters",))
+    assert "aten::copy_ at most 31 -> at least 40 calls per step" in _texts(found, "counters")
+
+
+def test_gated_counters_that_could_not_be_compared_are_named() -> None:
+    found = _compare(now=_varying(30, 41), before=_varying(30, 31))
+    assert (found.verdict, found.failed_gates, found.counters) == ("inconclusive", (), ())
+    assert _texts(found, "counters") == [
+        "Not compared, because active steps do not agree on them: aten::copy_, operator calls"
+    ]
+    assert _weights(found, "counters") == ["informs"]
 
 
 def test_another_mix_of_operators_warns_and_fails_nothing() -> None:
@@ -315,7 +380,7 @@ def test_sessions_are_compared_test_by_test() -> None:
         "main",
         baseline,
         outputs={"a": _EQUAL, "b": _DIFFER},
-        judge=JudgeSettings(),
+        overrides={},
         tests_sharing_level=2,
     )
     assert (found.baseline, found.baseline_sessions, found.tests_sharing_level) == ("main", ("1", "2"), 2)
@@ -328,6 +393,31 @@ def test_sessions_are_compared_test_by_test() -> None:
     assert (found.tests[0].time.before_ns, found.tests[0].time.tests_sharing_level) == (2e6, 2)
     assert "measured elsewhere" in _texts(found.tests[1], "time")[0]
     assert found.missing == ("gone",)
+
+
+@pytest.mark.parametrize(
+    ("stored", "overrides", "failed_gates"),
+    [
+        (None, {}, ("counters", "time")),
+        (None, {"limit": 9.0, "tolerance": 5.0}, ("counters",)),
+        (JudgeSettings(tolerance=5.0, limit=9.0), {}, ("counters",)),
+        (JudgeSettings(tolerance=5.0, limit=9.0), {"tolerance": 0.01}, ("counters", "time")),
+        (JudgeSettings(counters="warn", time="off"), {"level": 0.01}, ()),
+    ],
+)
+def test_each_test_is_judged_as_it_was_measured_less_what_is_overridden(
+    stored: JudgeSettings | None, overrides: dict[str, float], failed_gates: tuple[Gate, ...]
+) -> None:
+    now = _measured(8e6, {"operator calls": 180, "calls of aten::copy_": 3}, judge=stored)
+    found = compare_sessions(
+        _session("2", now),
+        "main",
+        [_session("1", _measured(judge=JudgeSettings(outputs="off")))],
+        outputs={},
+        overrides=overrides,
+        tests_sharing_level=1,
+    )
+    assert found.tests[0].failed_gates == failed_gates
 
 
 def test_a_comparison_can_be_stored_and_read_again() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from sample_records import sample_measurement, sample_session
 
-from pytest_stepprof.analysis.conditions import other_conditions, other_machine
+from pytest_stepprof.analysis.conditions import other_conditions, other_conditions_of_time, other_machine
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
@@ -19,34 +19,89 @@ def _under(**scenario: Any) -> Measurement:
     return msgspec.structs.replace(base, scenario=msgspec.structs.replace(base.scenario, **scenario))
 
 
-_FIELDS: dict[str, tuple[Any, str]] = {
+_OF_TIME: dict[str, tuple[Any, str]] = {
     "unit": ("samples/s", "unit: ms/step -> samples/s"),
     "samples_per_step": (None, "samples per step: 4 -> none"),
     "includes_read": (True, "includes read: no -> yes"),
-    "represents": ("synthetic input", "represents: none -> synthetic input"),
-    "regions": (("forward", "backward"), "regions: forward -> forward, backward"),
-    "batch": ((), "batch: Tensor float32 (4, 8) cpu -> nothing"),
     "batch_source": ("DataLoader", "batch source: list of 16 batches -> DataLoader"),
-    "module_mode": ("eval", "module mode: train -> eval"),
-    "autocast": (("cpu bfloat16",), "autocast: none -> cpu bfloat16"),
-    "gradients": ("disabled", "gradients: enabled -> disabled"),
-    "compiled": (("model",), "compiled: none -> model"),
-    "device": ("cuda:0", "device: cpu -> cuda:0"),
     "intra_op_threads": (2, "intra op threads: 1 -> 2"),
     "inter_op_threads": (2, "inter op threads: 1 -> 2"),
     "garbage_collection": ("off", "garbage collection: as in the process -> off"),
+    "torch_flags": (("cudnn.benchmark: on",), "torch flags: none -> cudnn.benchmark: on"),
+}
+_OF_RESULT: dict[str, tuple[Any, str]] = {
+    "batch": ((), "batch: Tensor float32 (4, 8) cpu -> nothing"),
+    "module_mode": ("eval", "module mode: train -> eval"),
+    "autocast": (("cpu bfloat16",), "autocast: none -> cpu bfloat16"),
+    "gradients": ("disabled", "gradients: enabled -> disabled"),
+    "device": ("cuda:0 Example GPU", "device: cpu -> cuda:0 Example GPU"),
+}
+_FREE: dict[str, Any] = {
+    "question": "and now?",
+    "represents": "synthetic input",
+    "regions": ("forward", "backward"),
+    "compiled": ("model",),
 }
 
 
-@pytest.mark.parametrize("field", _FIELDS)
-def test_each_field_of_the_scenario_is_named_with_what_it_was_and_is(field: str) -> None:
-    value, text = _FIELDS[field]
+@pytest.mark.parametrize("field", _OF_RESULT)
+def test_what_changes_the_result_is_named_with_what_it_was_and_is(field: str) -> None:
+    value, text = _OF_RESULT[field]
     assert other_conditions(_under(), _under(**{field: value})) == (text,)
 
 
-def test_no_field_of_the_scenario_is_forgotten_but_the_question() -> None:
-    assert {*_FIELDS, "question"} == set(Scenario.__struct_fields__)
-    assert other_conditions(_under(), _under(question="and now?")) == ()
+@pytest.mark.parametrize("field", _OF_TIME)
+def test_what_changes_only_the_time_leaves_the_outputs_to_compare(field: str) -> None:
+    value, text = _OF_TIME[field]
+    before, now = _under(), _under(**{field: value})
+    assert other_conditions(before, now) == ()
+    assert other_conditions_of_time(before.scenario, now.scenario) == (text,)
+
+
+@pytest.mark.parametrize("field", _FREE)
+def test_words_labels_and_compilation_may_change(field: str) -> None:
+    before, now = _under(), _under(**{field: _FREE[field]})
+    assert (other_conditions(before, now), other_conditions_of_time(before.scenario, now.scenario)) == ((), ())
+
+
+def test_no_field_of_the_scenario_is_forgotten() -> None:
+    assert {*_OF_TIME, *_OF_RESULT, *_FREE} == set(Scenario.__struct_fields__)
+
+
+def test_another_device_of_one_kind_is_another_time_only() -> None:
+    first, second = (
+        _under(
+            device=f"cuda:{index} {model}",
+            batch=(InputLeaf(path="", type_name="Tensor", dtype="float32", device=f"cuda:{index}"),),
+        )
+        for index, model in enumerate(("Example GPU", "Other GPU"))
+    )
+    assert other_conditions(first, second) == ()
+    assert other_conditions_of_time(first.scenario, second.scenario) == (
+        "device: cuda:0 Example GPU -> cuda:1 Other GPU",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ("a", "b", ("started from other optimizer settings, or with other parts in state=",)),
+        ("a", "a", ()),
+        ("", "b", ()),
+        ("a", "", ()),
+    ],
+)
+def test_other_settings_with_the_same_weights_are_told_apart_where_both_are_known(
+    before: str, now: str, told: tuple[str, ...]
+) -> None:
+    then, here = (sample_measurement(start_settings_digest=digest) for digest in (before, now))
+    assert other_conditions(then, here) == told
+
+
+def test_other_weights_are_told_without_the_settings() -> None:
+    then = sample_measurement(start_settings_digest="a")
+    here = sample_measurement(start_settings_digest="b", start_state_digest="f" * 64)
+    assert other_conditions(then, here) == ("started from other weights",)
 
 
 def test_equal_measurements_have_equal_conditions() -> None:
@@ -55,10 +110,10 @@ def test_equal_measurements_have_equal_conditions() -> None:
 
 def test_everything_that_differs_is_listed_scenario_first() -> None:
     now = msgspec.structs.replace(
-        _under(module_mode="eval", regions=()), start_state_digest="a" * 64, first_batch_digest="b" * 64
+        _under(module_mode="eval", batch=()), start_state_digest="a" * 64, first_batch_digest="b" * 64
     )
     assert other_conditions(_under(), now) == (
-        "regions: forward -> none",
+        "batch: Tensor float32 (4, 8) cpu -> nothing",
         "module mode: train -> eval",
         "started from other weights",
         "another first batch",

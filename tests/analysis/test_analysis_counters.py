@@ -1,10 +1,11 @@
 """The counter gate: what is compared, what fails a test, how it reads."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.counters import compare_counters, counter_text
+from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
 from pytest_stepprof.record.comparison import CounterChange
 from pytest_stepprof.record.window import Counter
 
@@ -60,10 +61,56 @@ def test_equal_counters_are_not_listed() -> None:
     assert compare_counters(_counters(operator__calls=45), _counters(operator__calls=45)) == ()
 
 
-def test_counters_that_are_not_exact_on_both_sides_are_not_compared() -> None:
-    before, after = [_calls_of("aten::copy_", 3, 3)], [_calls_of("aten::copy_", 4, 5)]
-    assert compare_counters(before, after) == ()
-    assert compare_counters(after, before) == ()
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        ((3, 3), (4, 5), (3, 4)),
+        ((3, 2), (5, 5), (3, 5)),
+        ((2, 3), (4, 6), (3, 4)),
+        ((3, 3), (3, 5), None),
+        ((2, 3), (3, 3), None),
+        ((4, 5), (3, 3), None),
+        ((2, 3), (2, 3), None),
+    ],
+)
+def test_where_steps_do_not_agree_a_gated_counter_grew_when_its_least_is_above_its_most_before(
+    before: tuple[int, ...], after: tuple[int, ...], change: tuple[int, int] | None
+) -> None:
+    found = compare_counters([_calls_of("aten::copy_", *before)], [_calls_of("aten::copy_", *after)])
+    assert [(one.before, one.after) for one in found] == ([] if change is None else [change])
+    assert all(one.gated and one.certain_bound for one in found)
+
+
+def test_where_steps_do_not_agree_a_counter_without_a_gate_is_not_compared() -> None:
+    assert compare_counters([_calls_of("aten::mul", 3, 3)], [_calls_of("aten::mul", 4, 5)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "undecided"),
+    [
+        ((3, 3), (3, 5), ("aten::copy_", "operator calls")),
+        ((2, 3), (2, 3), ("aten::copy_", "operator calls")),
+        ((3, 3), (4, 5), ()),
+        ((4, 5), (3, 3), ()),
+        ((3, 3), (4, 4), ()),
+    ],
+)
+def test_gated_counters_of_which_nobody_can_say_whether_they_grew_are_named(
+    before: tuple[int, ...], after: tuple[int, ...], undecided: tuple[str, ...]
+) -> None:
+    first, second = (
+        [
+            _calls_of("aten::mul", *per_step),
+            _calls_of("aten::copy_", *per_step),
+            Counter(name="operator calls", unit="calls", per_step=per_step, exact=len(set(per_step)) == 1),
+        ]
+        for per_step in (before, after)
+    )
+    assert undecided_counters(first, second) == undecided
+
+
+def test_a_counter_that_one_side_does_not_have_is_not_undecided() -> None:
+    assert undecided_counters([], [_calls_of("aten::copy_", 1, 2)]) == ()
 
 
 def test_an_operator_that_is_new_was_called_zero_times_before() -> None:
@@ -79,15 +126,22 @@ def test_an_operator_that_is_gone_is_called_zero_times_now() -> None:
     assert (gone.name, gone.before, gone.after, gone.gated) == ("calls of aten::clone", 1, 0, False)
 
 
-@pytest.mark.parametrize("before", [[], [Counter(name="operator calls", unit="calls", per_step=(4, 5), exact=False)]])
-def test_a_missing_operator_is_no_zero_where_calls_were_not_counted_exactly(before: list[Counter]) -> None:
-    after = [*_counters(operator__calls=46), _calls_of("aten::clone", 1, 1)]
-    assert compare_counters(before, after) == ()
+def test_an_operator_that_is_new_was_called_zero_times_also_where_calls_as_a_whole_varied() -> None:
+    before = [Counter(name="operator calls", unit="calls", per_step=(44, 45), exact=False)]
+    after = [Counter(name="operator calls", unit="calls", per_step=(46, 45), exact=False)]
+    (grown,) = compare_counters(before, [*after, _calls_of("aten::clone", 1, 1)])
+    assert (grown.before, grown.after, grown.gated, grown.certain_bound) == (0, 1, True, False)
+    (grown,) = compare_counters(before, [*after, _calls_of("aten::clone", 1, 2)])
+    assert (grown.before, grown.after, grown.gated, grown.certain_bound) == (0, 1, True, True)
+
+
+def test_a_missing_operator_is_no_zero_where_no_calls_were_counted() -> None:
+    assert compare_counters([], [*_counters(operator__calls=46), _calls_of("aten::clone", 1, 1)]) == ()
 
 
 def test_an_operator_that_was_called_a_varying_number_of_times_was_not_called_zero_times() -> None:
     before = [*_counters(operator__calls=46), _calls_of("aten::clone", 1, 2)]
-    after = [*_counters(operator__calls=46), _calls_of("aten::clone", 3, 3)]
+    after = [*_counters(operator__calls=46), _calls_of("aten::clone", 2, 2)]
     assert compare_counters(before, after) == ()
 
 
@@ -112,11 +166,14 @@ def test_gated_changes_come_first_then_the_largest_and_bytes_last() -> None:
 
 
 @given(_COUNTERS, _COUNTERS)
-def test_swapping_the_sides_swaps_the_numbers(before: list[Counter], after: list[Counter]) -> None:
-    there = {change.name: (change.before, change.after) for change in compare_counters(before, after)}
-    back = {change.name: (change.after, change.before) for change in compare_counters(after, before)}
-    assert there == back
-    assert all(then != now for then, now in there.values())
+def test_swapping_the_sides_swaps_exact_numbers_and_leaves_no_certain_growth(
+    before: list[Counter], after: list[Counter]
+) -> None:
+    there, back = compare_counters(before, after), compare_counters(after, before)
+    exact = {change.name: (change.before, change.after) for change in there if not change.certain_bound}
+    assert exact == {change.name: (change.after, change.before) for change in back if not change.certain_bound}
+    assert all(then != now for then, now in exact.values())
+    assert not {change.name for change in there if change.certain_bound} & {change.name for change in back}
 
 
 @given(_COUNTERS)
@@ -132,6 +189,10 @@ def test_a_window_compared_with_itself_has_no_changes(counters: list[Counter]) -
         (_change("device copied bytes", 1024, 2048, "bytes"), "device copied bytes 1024 -> 2048 per step"),
         (_change("peak", 1024, 2048, "bytes"), "peak 1024 -> 2048 bytes per step"),
         (_change("synchronizations", 0, 2), "synchronizations 0 -> 2 per step"),
+        (
+            msgspec.structs.replace(_change("calls of aten::copy_", 3, 5), certain_bound=True),
+            "aten::copy_ at most 3 -> at least 5 calls per step",
+        ),
     ],
 )
 def test_changes_as_a_person_reads_them(change: CounterChange, text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.plan import plan_runs, planned_warmup, steps_per_sample
+from pytest_stepprof.analysis.plan import StepCosts, plan_runs, planned_warmup, steps_per_sample
 from pytest_stepprof.record.measurement import RunPlan
 from pytest_stepprof.record.settings import MeasureSettings
 
@@ -24,7 +24,7 @@ _STEPS_NS = st.floats(1_000.0, 2e10)
 
 def _plan(step_ms: float, spent_s: float = 0.0, **settings: object) -> RunPlan:
     chosen = MeasureSettings(**settings)  # type: ignore[arg-type]
-    return plan_runs(step_ns=step_ms * 1e6, spent_s=spent_s, settings=chosen, clock_cost_ns=40)
+    return plan_runs(StepCosts(step_ns=step_ms * 1e6), spent_s=spent_s, settings=chosen, clock_cost_ns=40)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_smaller_numbers_than_the_floors_stay_when_a_person_gave_them() -> None:
 def test_a_plan_is_never_more_than_asked_for_nor_less_than_the_floor(
     step_ns: float, spent_s: float, settings: MeasureSettings, clock_cost_ns: int
 ) -> None:
-    plan = plan_runs(step_ns=step_ns, spent_s=spent_s, settings=settings, clock_cost_ns=clock_cost_ns)
+    plan = plan_runs(StepCosts(step_ns=step_ns), spent_s=spent_s, settings=settings, clock_cost_ns=clock_cost_ns)
     assert min(settings.runs, 3) <= plan.runs <= settings.runs
     assert min(settings.warmup_steps, 1) <= plan.warmup_steps <= settings.warmup_steps
     assert plan.samples_per_run >= (5 if settings.steps_per_run is None else 1)
@@ -160,7 +160,7 @@ def test_a_plan_is_never_more_than_asked_for_nor_less_than_the_floor(
 
 @given(_STEPS_NS, _SETTINGS)
 def test_warmup_and_runs_only_give_way_after_the_samples(step_ns: float, settings: MeasureSettings) -> None:
-    plan = plan_runs(step_ns=step_ns, spent_s=0.0, settings=settings, clock_cost_ns=40)
+    plan = plan_runs(StepCosts(step_ns=step_ns), spent_s=0.0, settings=settings, clock_cost_ns=40)
     if plan.warmup_steps < settings.warmup_steps:
         assert plan.samples_per_run <= 5
     if plan.runs < settings.runs:
@@ -182,17 +182,77 @@ def test_warmup_and_runs_only_give_way_after_the_samples(step_ns: float, setting
     ],
 )
 def test_the_first_warmup_leaves_room_for_the_smallest_plan(step_ms: float, spent_s: float, warmup: int) -> None:
-    assert planned_warmup(step_ms * 1e6, spent_s, MeasureSettings()) == warmup
+    assert planned_warmup(StepCosts(step_ns=step_ms * 1e6), spent_s=spent_s, settings=MeasureSettings()) == warmup
 
 
 def test_a_warmup_that_nobody_asked_for_is_not_taken() -> None:
-    assert planned_warmup(1e6, 0.0, MeasureSettings(warmup_steps=0)) == 0
+    assert planned_warmup(StepCosts(step_ns=1e6), spent_s=0.0, settings=MeasureSettings(warmup_steps=0)) == 0
 
 
 @given(_STEPS_NS, st.floats(0.0, 100.0), _SETTINGS)
 def test_the_first_warmup_is_between_its_floor_and_the_settings(
     step_ns: float, spent_s: float, settings: MeasureSettings
 ) -> None:
-    warmup = planned_warmup(step_ns, spent_s, settings)
+    costs = StepCosts(step_ns=step_ns)
+    warmup = planned_warmup(costs, spent_s=spent_s, settings=settings)
     assert min(1, settings.warmup_steps) <= warmup <= settings.warmup_steps
-    assert warmup >= planned_warmup(step_ns, spent_s + 1.0, settings)
+    assert warmup >= planned_warmup(costs, spent_s=spent_s + 1.0, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("beside_ms", "restart_ms", "shape", "needed_s"),
+    [
+        (0.0, 0.0, (5, 5, 50), 2.75),
+        (10.0, 0.0, (5, 5, 50), 5.5),
+        (0.0, 1_000.0, (5, 5, 50), 7.75),
+        (30.0, 0.0, (5, 5, 45), 11.0),
+        (0.0, 1_600.0, (5, 5, 35), 10.75),
+        (0.0, 2_000.0, (4, 1, 5), 12.75),
+        (0.0, 60_000.0, (3, 1, 5), 302.75),
+    ],
+)
+def test_reads_and_restarts_count_although_they_are_not_timed(
+    beside_ms: float, restart_ms: float, shape: tuple[int, int, int], needed_s: float
+) -> None:
+    costs = StepCosts(step_ns=10e6, beside_ns=beside_ms * 1e6, restart_ns=restart_ms * 1e6)
+    plan = plan_runs(costs, spent_s=0.0, settings=MeasureSettings(), clock_cost_ns=40)
+    assert (plan.runs, plan.warmup_steps, plan.samples_per_run) == shape
+    assert plan.needed_s == pytest.approx(needed_s)
+    assert plan.planned_s == pytest.approx(
+        (plan.runs * (restart_ms + (plan.warmup_steps + plan.samples_per_run) * (10.0 + beside_ms))) / 1e3
+    )
+
+
+@pytest.mark.parametrize(
+    ("beside_ms", "restart_ms", "warmup"),
+    [
+        (0.0, 0.0, 5),
+        (0.0, 1_000.0, 5),  # warm-up, window and three runs begin: 5 s, and 27 steps of 0.1 s
+        (0.0, 1_500.0, 3),  # 7.5 s, and 25 steps
+        (300.0, 0.0, 3),
+        (0.0, 3_000.0, 1),
+    ],
+)
+def test_the_first_warmup_counts_reads_and_restarts_too(beside_ms: float, restart_ms: float, warmup: int) -> None:
+    costs = StepCosts(step_ns=100e6, beside_ns=beside_ms * 1e6, restart_ns=restart_ms * 1e6)
+    assert planned_warmup(costs, spent_s=0.0, settings=MeasureSettings()) == warmup
+
+
+@pytest.mark.parametrize(
+    ("most_steps", "steps_per_run", "steps_per_sample", "samples"),
+    [
+        (None, None, 50, 500),
+        (8, None, 8, 3_125),
+        (1, None, 1, 25_000),
+        (80, None, 50, 500),
+        (8, 20, 8, 3),
+        (8, 5, 5, 1),
+    ],
+)
+def test_a_sample_never_has_more_steps_than_it_may(
+    most_steps: int | None, steps_per_run: int | None, steps_per_sample: int, samples: int
+) -> None:
+    settings = MeasureSettings(steps_per_run=steps_per_run)
+    costs = StepCosts(step_ns=20_000.0)
+    plan = plan_runs(costs, spent_s=0.0, settings=settings, clock_cost_ns=40, most_steps=most_steps)
+    assert (plan.steps_per_sample, plan.samples_per_run) == (steps_per_sample, samples)

@@ -142,7 +142,6 @@ def compared(base, head, *, outputs=None, unavailable=None, broken=None):
         base,
         head,
         outputs={"t.py::a": _EQUAL} if outputs is None else outputs,
-        judge=JudgeSettings(),
         baseline="main (abc)",
         unavailable=unavailable or {},
         broken=broken or {},
@@ -172,6 +171,22 @@ def test_outputs_and_counters_are_those_of_the_first_round_and_gate() -> None:
     assert test.failed_gates == ("outputs", "counters")
     (test,) = compared(rounds, [rounds[0], *[session(measured(window=more))] * 4]).tests
     assert (test.verdict, test.failed_gates) == ("not regressed", ())
+
+
+def test_a_test_is_judged_as_head_stored_it() -> None:
+    lenient = JudgeSettings(tolerance=2.0, limit=3.0)
+    strict, forgiven = (
+        compared([session(measured())] * 5, [session(measured(median_ns=4e6, judge=judge))] * 5).tests[0]
+        for judge in (None, lenient)
+    )
+    assert (strict.verdict, forgiven.verdict) == ("regressed", "not regressed")
+
+
+def test_under_conditions_of_another_time_rounds_compare_outputs_only() -> None:
+    scenario = changed(measured().scenario, intra_op_threads=2)
+    (test,) = compared([session(measured())] * 5, [session(measured(median_ns=4e6, scenario=scenario))] * 5).tests
+    assert (test.verdict, test.failed_gates, test.outputs) == ("not comparable", (), _EQUAL)
+    assert "intra op threads: 1 -> 2" in [reason.text for reason in test.reasons]
 
 
 def test_tests_of_one_side_share_no_level() -> None:

@@ -1,5 +1,6 @@
 """Trends: seen where they are, silent on noise that only looks like one."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,8 +44,14 @@ def _codes(notices: tuple[Notice, ...]) -> list[str]:
 def test_a_straight_line_has_its_whole_change_and_a_tiny_p() -> None:
     found = trend([100.0 + 0.2 * index for index in range(25)])
     assert found is not None
-    assert found.relative_change == pytest.approx(25 * 0.2 / 102.4)
+    assert found.relative_change == pytest.approx(math.expm1(25 * 0.2 / 102.4), rel=0.01)
     assert found.p_value < 1e-6
+
+
+def test_a_fall_is_never_more_than_the_whole() -> None:
+    found = trend([1000.0 / 2**index for index in range(12)])
+    assert found is not None
+    assert found.relative_change == pytest.approx(-(1 - 2.0**-12))
 
 
 def test_a_falling_line_is_negative() -> None:
@@ -109,14 +116,14 @@ def test_a_trend_inside_the_runs_is_named_with_its_size(seed: int) -> None:
 def test_the_text_of_a_trend() -> None:
     rising = _run([2e6 + 4_000 * index for index in range(25)])
     (notice,) = steadiness_notices(_WARM, [rising] * 3)
-    assert notice.message == "the step's time changed by +4.9 % over 25 samples of a run"
+    assert notice.message == "the step's time changed by +5.0 % over 25 samples of a run"
     assert "grows from step to step" in notice.remedy
 
 
 def test_a_step_that_still_gets_faster_wants_more_warm_up() -> None:
     falling = _run([2e6 - 4_000 * index for index in range(25)])
     (notice,) = steadiness_notices(_WARM, [falling] * 3)
-    assert "-5.1 %" in notice.message
+    assert "-5.0 %" in notice.message
     assert "more warm-up steps" in notice.remedy
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.units import format_ratio, format_time
+from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
 from pytest_stepprof.record.scenario import Unit
 
 
@@ -67,3 +67,15 @@ def test_what_is_no_time_or_ratio_is_refused(bad: float) -> None:
 )
 def test_ratios_as_a_person_says_them(ratio: float, text: str) -> None:
     assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.894, "could have seen 1.89x slower"),
+        (20.0, "could have seen 20.00x slower"),
+        (21, "blind to anything below 20x"),
+    ],
+)
+def test_what_could_have_been_seen_and_where_a_comparison_is_blind(ratio: float, text: str) -> None:
+    assert format_visible(ratio) == text

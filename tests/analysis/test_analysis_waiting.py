@@ -46,7 +46,7 @@ def test_each_end_of_the_interval_moves_by_what_waiting_explains():
     assert busy.ratio == quiet.ratio == pytest.approx(4)
     assert busy.ratio_lower == pytest.approx(quiet.ratio_lower * 0.25)
     assert busy.ratio_upper == pytest.approx(quiet.ratio_upper * 2)
-    assert busy.smallest_visible_ratio == pytest.approx(quiet.smallest_visible_ratio * 4)
+    assert busy.smallest_visible_ratio == pytest.approx(quiet.smallest_visible_ratio * 4 * 2)
     assert math.log(quiet.ratio_upper / 4) == pytest.approx(log_ratio_half_width(0.01))
 
 

@@ -9,6 +9,7 @@ from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.main import main
 from pytest_stepprof.measure.outputs import take_outputs
 from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.record.window import Counter
 from pytest_stepprof.store.directory import Store
 
@@ -82,8 +83,44 @@ def test_the_newest_baseline_session_with_the_test_counts(store, capsys):
 def test_a_session_by_name(store, capsys):
     saved(store, BASE, measured(), baseline="main")
     saved(store, HEAD, measured(copies=9))
+    saved(store, "20240302T120000.000000Z-000000000003", measured())
     assert compared(store, capsys, "main", HEAD)[0] == 1
+    assert compared(store, capsys, "main")[0] == 0
+
+
+def test_a_session_is_not_compared_with_itself(store, capsys):
+    saved(store, BASE, measured(copies=9), baseline="main")
+    saved(store, HEAD, measured(copies=10), baseline="main")
+    code, out, _ = compared(store, capsys, "main")
+    assert (code, "aten::copy_ 9 -> 10 calls per step" in out) == (1, True)
     assert compared(store, capsys, "main", BASE)[0] == 0
+
+
+def test_a_baseline_that_holds_only_the_session_itself_says_so(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    code, out, err = compared(store, capsys, "main")
+    assert (code, out) == (2, "")
+    assert f"found only session {BASE} itself in the baseline 'main'" in err
+
+
+@pytest.mark.parametrize(
+    ("head", "judge", "arguments", "code"),
+    [
+        ({"median_ns": 8_000_000.0}, {"tolerance": 5.0, "limit": 9.0}, (), 0),
+        ({"median_ns": 8_000_000.0}, {"tolerance": 5.0, "limit": 9.0}, ("--tolerance", "0.01"), 1),
+        ({"output": 1.5}, {"atol": 0.6}, (), 0),
+        ({"output": 1.5}, {"atol": 0.6}, ("--atol", "0.4"), 1),
+        ({"output": 1.5}, {"outputs": "warn"}, (), 0),
+        ({"copies": 4}, {"counters": "warn"}, (), 0),
+        ({"median_ns": 8_000_000.0}, {"time": "warn"}, (), 0),
+        ({"median_ns": 8_000_000.0}, {"counters": "off"}, (), 1),
+    ],
+)
+def test_a_test_is_judged_as_it_was_measured_unless_an_option_is_given(store, capsys, head, judge, arguments, code):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(judge=JudgeSettings(**judge), **head))
+    found, out, _ = compared(store, capsys, "main", *arguments)
+    assert found == code, out
 
 
 def test_two_tests_share_the_level(store, capsys):
@@ -116,10 +153,14 @@ def test_a_tolerance_accepts_another_result(store, capsys):
     assert compared(store, capsys, "main", "--rtol", "0", "--atol", "0.4")[0] == 1
 
 
-def test_one_tolerance_alone_is_refused(store, capsys):
-    code, _, err = compared(store, capsys, "main", "--rtol", "0.1")
-    assert code == 2
-    assert "give --atol as well" in err
+@pytest.mark.parametrize(("option", "enough", "too_little"), [("--rtol", "0.5", "0.4"), ("--atol", "0.5", "0.4")])
+def test_one_tolerance_alone_leaves_the_other_to_the_dtype(store, capsys, option, enough, too_little):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(output=1.5))
+    assert compared(store, capsys, "main", option, enough)[0] == 0
+    code, out, _ = compared(store, capsys, "main", option, too_little)
+    other = "atol 1e-05" if option == "--rtol" else "rtol 1.3e-06"
+    assert (code, other in " ".join(out.split())) == (1, True)
 
 
 @pytest.mark.parametrize("arguments", [("--level", "0.5"), ("--level", "x"), ("--tolerance", "-1"), ("--limit", "inf")])
@@ -164,12 +205,12 @@ def judged(*tests, missing=()):
     ("comparison", "code", "strict_code"),
     [
         (judged(("not regressed", ())), 0, 0),
-        (judged(("improved", ()), ("no baseline", ())), 0, 0),
+        (judged(("improved", ()), ("no baseline", ())), 0, 1),
         (judged(("improved", ()), ("inconclusive", ())), 0, 1),
         (judged(("improved", ()), ("not comparable", ())), 0, 1),
         (judged(("improved", ()), missing=("gone",)), 0, 1),
         (judged(("not regressed", ()), ("regressed", ("time",))), 1, 1),
-        (judged(("regressed", ())), 1, 1),
+        (judged(("regressed", ())), 0, 0),
         (judged(("not comparable", ("counters",))), 1, 1),
         (judged(("error", ()), ("not regressed", ())), 3, 3),
         (judged(("error", ()), ("regressed", ("time",))), 1, 1),

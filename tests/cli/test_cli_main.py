@@ -64,6 +64,24 @@ def test_the_folder_is_dot_stepprof_by_default(folder, tmp_path, monkeypatch, ca
     assert "1 test measured" in capsys.readouterr().out
 
 
+def test_the_folder_may_lie_above_and_the_nearest_one_counts(folder, tmp_path, monkeypatch, capsys):
+    below = tmp_path / "src" / "deep"
+    below.mkdir(parents=True)
+    Path(folder).rename(tmp_path / ".stepprof")
+    monkeypatch.chdir(below)
+    assert main(["show"]) == 0
+    assert f"record stored at {tmp_path / '.stepprof'}" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "src" / ".stepprof").mkdir()
+    assert main(["show"]) == 2
+    assert f"found no session to read in {tmp_path / 'src' / '.stepprof'}" in capsys.readouterr().err
+
+
+def test_no_folder_here_or_above_says_where_was_looked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["show"]) == 2
+    assert f"found no folder .stepprof in {tmp_path} or above it" in capsys.readouterr().err
+
+
 def test_a_missing_folder_says_what_to_do(tmp_path, capsys):
     assert main(["show", "--dir", str(tmp_path / "none")]) == 2
     out, err = capsys.readouterr()

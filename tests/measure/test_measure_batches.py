@@ -3,7 +3,7 @@ import torch
 from fakes import FakeClock
 
 from pytest_stepprof.errors import BatchError, UsageError
-from pytest_stepprof.measure.batches import Exhausted, LoaderFeed, MemoryFeed, NoBatches, feed_of
+from pytest_stepprof.measure.batches import Exhausted, LoaderFeed, MemoryFeed, NoBatches, feed_of, read_first
 
 
 class SlowLoader:
@@ -59,6 +59,35 @@ def test_a_data_loader_says_where_its_batches_come_from():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(8, 2)), batch_size=4)
     feed = feed_of(loader, FakeClock(), replayed=3)
     assert feed.description == "torch.utils.data.dataloader.DataLoader of TensorDataset, batch_size=4, num_workers=0"
+
+
+class NumbersWithoutEnd(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(9))
+
+
+@pytest.mark.parametrize(
+    ("batches", "per_pass"),
+    [
+        (torch.utils.data.DataLoader(range(10), batch_size=4), 3),
+        (torch.utils.data.DataLoader(range(10), batch_size=4, drop_last=True), 2),
+        (torch.utils.data.DataLoader(NumbersWithoutEnd()), None),
+        (range(7), 7),
+        (SlowLoader(FakeClock(), []), None),
+        ([1, 2], None),
+        (iter([1, 2, 3]), None),
+        (None, None),
+    ],
+)
+def test_a_pass_has_a_length_where_it_ends_and_its_loader_knows_it(batches, per_pass):
+    assert feed_of(batches, FakeClock(), replayed=3).batches_per_pass == per_pass
+
+
+def test_the_first_batch_of_an_empty_pass_is_an_error():
+    feed = feed_of(SlowLoader(FakeClock(), []), FakeClock(), replayed=3)
+    feed.start()
+    with pytest.raises(BatchError, match="gave no batch on a new pass"):
+        read_first(feed)
 
 
 def test_an_iterator_that_can_be_used_once_is_replayed_from_its_first_batches():

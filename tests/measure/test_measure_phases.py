@@ -2,162 +2,37 @@
 
 import gc
 import random
-from contextlib import contextmanager
 
+import phase_bench
 import pytest
 import torch
-from fakes import FakeClock, FakeDevice
-
-from pytest_stepprof.errors import BatchError, StateError
-from pytest_stepprof.measure import phases
-from pytest_stepprof.measure.phases import Instruments, check_step, measure_step
-from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.window import TakenWindow
-from pytest_stepprof.record.measurement import TestIdentity
-from pytest_stepprof.record.settings import MeasureSettings
-from pytest_stepprof.record.window import DeviceObservation, Window
-
-HOST_NS, DEVICE_NS = 2_000_000, 1_000_000
-STEP_NS = HOST_NS + DEVICE_NS
-READ_NS, ITERATOR_NS, LOAD_NS, RESTORE_NS, COPY_NS = 300_000, 70_000, 9_000_000, 40_000, 500_000
-SETTINGS = MeasureSettings(warmup_steps=2, runs=2, steps_per_run=3)
-CPU = torch.device("cpu")
-IDENTITY = TestIdentity(key="t.py::test", file="t.py", qualified_name="test", parameters=(), node_id="t.py::test")
-EMPTY_WINDOW = Window(
-    steps=(2, 3),
-    elapsed_ns=(1, 1),
-    regions=(),
-    operators=(),
-    counters=(),
-    device=DeviceObservation(status="not observed", reason="fake", work_ns=None),
+from fakes import FakeClock
+from phase_bench import (
+    COPY_NS,
+    CPU,
+    ITERATOR_NS,
+    LOAD_NS,
+    READ_NS,
+    RESTORE_NS,
+    SETTINGS,
+    STEP_NS,
+    Loader,
 )
 
+from pytest_stepprof.errors import BatchError, OutputError, StateError
+from pytest_stepprof.measure.phases import Instruments, check_step
+from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.record.settings import MeasureSettings
 
-class FakeSnapshot:
-    """Putting the state back takes 40 us on the host and gives the device 0.5 ms of copies."""
-
-    def __init__(self, bench):
-        self.bench = bench
-        self.differing = ()
-        self.changed_attributes = ()
-
-    def restore(self):
-        self.bench.log.append("restore")
-        self.bench.clock.advance(RESTORE_NS)
-        self.bench.device.submit("copies", COPY_NS)
-        self.bench.state = 0
-
-    def verify(self):
-        self.bench.log.append("verify")
-        return self.differing
-
-    def unrestored(self):
-        return self.changed_attributes
-
-    def digest(self):
-        return "digest of the start"
-
-
-class Loader:
-    def __init__(self, bench, count=100):
-        self.bench, self.count = bench, count
-
-    def __iter__(self):
-        self.bench.log.append("iterator")
-        self.bench.clock.advance(ITERATOR_NS)
-        return self._batches()
-
-    def _batches(self):
-        try:
-            for number in range(self.count):
-                self.bench.log.append(f"read {number}")
-                self.bench.clock.advance(READ_NS)
-                self.bench.device.submit("prefetch", 77_000_000)
-                yield torch.tensor([float(number)])
-        finally:
-            self.bench.log.append("iterator closed")
-
-
-class Bench:
-    def __init__(self, monkeypatch):
-        self.log = []
-        self.clock = FakeClock()
-        self.device = FakeDevice(self.clock, self.log)
-        self.snapshot = FakeSnapshot(self)
-        self.state = 0
-        self.steps = 0
-        self.raise_at = None
-        self.error = RuntimeError("the step broke")
-        monkeypatch.setattr(phases, "capture_state", self.capture)
-        self.instruments = Instruments(
-            clock=self.clock,
-            unix_clock=lambda: 1_700_000_000_000_000_000,
-            device_for=lambda under_test, tensors: self.device,
-            take_window=self.take_window,
-            cpu_waiting=self.cpu_waiting,
-        )
-        self.waited_per_reading_ns = 0
-
-    @contextmanager
-    def cpu_waiting(self):
-        self.waited_ns = 0
-        yield self.waiting
-
-    def waiting(self):
-        self.waited_ns += self.waited_per_reading_ns
-        return self.waited_ns
-
-    def capture(self, state):
-        self.log.append("capture")
-        return self.snapshot
-
-    def step(self, *arguments):
-        self.steps += 1
-        self.log.append("step")
-        if self.steps == self.raise_at:
-            random.random()
-            gc.disable()
-            raise self.error
-        self.clock.advance(HOST_NS)
-        self.device.submit("step", DEVICE_NS)
-        self.state += 1
-        return torch.tensor([float(self.state)])
-
-    def load(self):
-        self.log.append("load")
-        self.clock.advance(LOAD_NS)
-        self.device.submit("load", 1_000_000)
-        return "model"
-
-    def take_window(self, run_step, request, synchronize, *, keep_trace_in):
-        self.log.append("window begins")
-        self.request = request
-        for _ in range(request.wait_steps + request.warmup_steps + request.active_steps):
-            run_step()
-        synchronize()
-        self.log.append("window ends")
-        return TakenWindow(window=EMPTY_WINDOW, trace_path=None, notices=())
-
-    def measure(self, settings=SETTINGS, **request):
-        request = StepRequest(**{"step": self.step, "batches": Loader(self), **request})
-        return measure_step(request, settings, self.instruments, under_test=CPU, test=IDENTITY)
-
-    def big_log(self):
-        """The log without the work of the device."""
-        return [line for line in self.log if not line.endswith("done")]
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    bench = Bench(monkeypatch)
-    yield bench
-    bench.device.close()
+bench = phase_bench.bench
 
 
 def timed(*reads):
     """One measured step after each of these reads."""
     return [line for read in reads for line in (f"read {read}", "synchronize", "step", "synchronize")]
 
+
+LATE_NS = 150_000_000
 
 RESTART = ["restore", "synchronize", "iterator"]
 
@@ -212,6 +87,7 @@ def test_the_stored_nanoseconds(bench):
     assert measurement.dispersion.median_ns == STEP_NS
     assert measurement.run_medians_ns == (STEP_NS,) * 2
     assert measurement.start_state_digest == "digest of the start"
+    assert measurement.start_settings_digest == "digest of the rest"
 
 
 def test_the_read_belongs_to_the_step_when_the_scenario_says_so(bench):
@@ -220,6 +96,29 @@ def test_the_read_belongs_to_the_step_when_the_scenario_says_so(bench):
     assert measurement.cold_start.step_ns == READ_NS + STEP_NS
     assert measurement.runs[0].samples_ns == (both,) * 3
     assert measurement.runs[0].read_ns == (READ_NS,) * 3
+
+
+@pytest.mark.parametrize("includes_read", [False, True])
+def test_a_first_read_that_waits_for_workers_is_in_no_sample(bench, includes_read):
+    loader = Loader(bench, count=5, prefetch_ns=0, late_ns=LATE_NS)
+    measurement = bench.measure(batches=loader, includes_read=includes_read).measurement
+    step_ns = STEP_NS + READ_NS * includes_read
+    for run in measurement.runs:
+        assert run.warmup_ns == (step_ns + LATE_NS * includes_read, step_ns)
+        assert run.samples_ns == (step_ns,) * 3
+        assert run.read_ns == (READ_NS,) * 3
+        assert run.restarts == ()
+
+
+@pytest.mark.parametrize("includes_read", [False, True])
+def test_nor_is_the_first_read_of_a_pass_inside_of_a_run(bench, includes_read):
+    loader = Loader(bench, count=3, prefetch_ns=0, late_ns=LATE_NS)
+    measurement = bench.measure(batches=loader, includes_read=includes_read).measurement
+    for run in measurement.runs:
+        (restart,) = run.restarts
+        assert restart.first_read_ns == READ_NS + LATE_NS
+        assert run.samples_ns == (STEP_NS + READ_NS * includes_read,) * 3
+        assert sum(run.read_ns) == READ_NS * (3 if includes_read else 2)
 
 
 def test_loading_is_timed_apart_and_given_to_the_step(bench):
@@ -313,29 +212,6 @@ def test_new_shapes_in_the_measured_part_are_counted(bench):
     assert notice.message.startswith("2 batches of the measured runs have shapes that no warm-up step had, first (3,)")
 
 
-def test_a_budget_that_does_not_hold_the_settings_says_what_was_needed(bench):
-    settings = MeasureSettings(budget_s=0.1)
-    measurement = bench.measure(settings).measurement
-    (notice,) = [n for n in measurement.notices if n.code == "budget"]
-    assert f"needs {measurement.plan.needed_s:.3g} s, budget 0.1 s" in notice.message
-    assert measurement.plan.runs == 3
-    assert measurement.plan.warmup_steps == 1
-
-
-def test_a_machine_that_turns_slower_stops_before_the_run_that_would_not_fit(bench):
-    def step(batch):
-        bench.step(batch)
-        bench.clock.advance(400_000_000 if bench.steps > 20 else 0)
-        return torch.tensor([1.0])
-
-    settings = MeasureSettings(warmup_steps=2, runs=9, steps_per_run=3, budget_s=8)
-    measurement = bench.measure(settings, step=step).measurement
-    assert len(measurement.runs) == 5
-    assert {len(run.samples_ns) for run in measurement.runs} == {3}
-    (notice,) = [notice for notice in measurement.notices if notice.code == "budget"]
-    assert "after 5 of 9 runs" in notice.message
-
-
 def test_waiting_for_a_core_is_stored_and_said(bench):
     bench.waited_per_reading_ns = STEP_NS // 2
     measurement = bench.measure().measurement
@@ -404,3 +280,117 @@ def test_progress_names_each_phase(bench):
     bench.instruments = Instruments(**{**vars(bench.instruments), "progress": said.append})
     bench.measure()
     assert said == ["first step", "check that the step repeats", "warm-up", "profiler window", "run 1/2", "run 2/2"]
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        (None, "returned None"),
+        ({}, "returned a dict without any value"),
+        ((None, []), "returned a tuple without any value"),
+    ],
+)
+def test_a_step_without_a_result_to_compare_is_an_error_that_says_what_to_do(bench, result, found):
+    with pytest.raises(OutputError, match=rf"{found}.*Return the loss or the logits.*stepprof\(outputs=\"off\"\)"):
+        bench.measure(step=lambda batch: result)
+    assert bench.big_log()[-2:] == ["restore", "iterator closed"]
+
+
+def test_a_step_may_return_nothing_when_nothing_is_to_be_compared(bench):
+    def step(batch):
+        bench.step(batch)
+
+    measured = bench.measure(step=step, needs_output=False)
+    assert measured.output is None
+    assert measured.measurement.outputs.leaf_count == 0
+
+
+def test_checking_only_needs_a_result_too(bench):
+    request = StepRequest(step=lambda batch: None, batches=Loader(bench))
+    with pytest.raises(OutputError, match="returned None"):
+        check_step(request, SETTINGS, bench.instruments, under_test=CPU)
+
+
+def test_the_trace_is_written_only_after_the_last_run(bench, tmp_path):
+    folder = tmp_path / "traces"
+
+    def where():
+        assert bench.big_log()[-1] == "iterator closed"
+        return folder
+
+    measured = bench.measure(keep_trace_in=where)
+    assert list(folder.iterdir()) == [measured.trace_path]
+    assert measured.trace_path.read_bytes() == b"packed"
+
+
+def test_a_measurement_that_fails_after_the_window_leaves_no_trace(bench):
+    bench.raise_at = PHASES["second run"]
+    with pytest.raises(RuntimeError, match="the step broke"):
+        bench.measure(keep_trace_in=lambda: pytest.fail("a folder was asked for"))
+    assert "window ends" in bench.log
+
+
+def test_a_restore_that_fails_does_not_hide_what_the_step_raised(bench):
+    def restore():
+        raise AttributeError("the module is in pieces")
+
+    def step(batch):
+        bench.snapshot.restore = restore
+        raise bench.error
+
+    with pytest.raises(RuntimeError, match="the step broke"):
+        bench.measure(step=step)
+
+
+def test_a_restore_that_fails_after_the_last_run_is_an_error_of_its_own(bench):
+    bench.snapshot.restore_when_done = bench.snapshot.restore
+
+    def restore():
+        if bench.steps >= 1 + PHASES["second run"] + 3:
+            raise AttributeError("the module is in pieces")
+        bench.snapshot.restore_when_done()
+
+    bench.snapshot.restore = restore
+    with pytest.raises(AttributeError, match="in pieces"):
+        bench.measure()
+
+
+class EmptyAgain(Loader):
+    """A loader whose passes are empty from a certain one on."""
+
+    passes = 0
+
+    def __init__(self, bench, count, empty_from):
+        super().__init__(bench, count)
+        self.empty_from = empty_from
+
+    def __iter__(self):
+        self.passes += 1
+        return iter(()) if self.passes >= self.empty_from else super().__iter__()
+
+
+@pytest.mark.parametrize("empty_from", [2, 3, 5], ids=["repeat", "warm-up", "window"])
+def test_batches_that_are_gone_on_a_later_pass_are_an_error_that_says_so(bench, empty_from):
+    settings = MeasureSettings(warmup_steps=3, runs=1, steps_per_run=3)
+    with pytest.raises(BatchError, match="gave no batch on a new pass"):
+        bench.measure(settings, batches=EmptyAgain(bench, 3, empty_from))
+    assert ("window begins" in bench.log) == (empty_from == 5)
+
+
+def test_what_load_made_is_not_blamed_on_state():
+    request = StepRequest(step=lambda loaded: 1, load=lambda: {1, 2})
+    with pytest.raises(
+        StateError, match=r"What load= made is taken for .* set, which cannot .* or state=\(\)"
+    ) as caught:
+        check_step(request, SETTINGS, Instruments(clock=FakeClock(), unix_clock=FakeClock()), under_test=CPU)
+    assert "Give state=... with the modules" in str(caught.value)
+
+
+def test_what_load_made_is_left_alone_when_a_state_is_given(bench):
+    bench.measure(load=lambda: {1, 2}, state=(), step=lambda loaded, batch: bench.step(batch))
+
+
+def test_the_device_under_test_may_be_text(bench):
+    instruments = Instruments(clock=bench.clock, unix_clock=bench.clock)
+    request = StepRequest(step=bench.step, batches=Loader(bench))
+    assert check_step(request, SETTINGS, instruments, under_test="cpu").scenario.device == "cpu"

@@ -37,7 +37,7 @@ def test_a_window() -> None:
     assert result.window.device.reason == "no device activity was asked for"
     assert result.window.activities_asked == result.window.activities_collected == ("CPU",)
     assert result.window.options == ()
-    assert result.trace_path is None
+    assert result.trace is None
 
 
 @pytest.mark.skipif(torch.version.cuda is not None and not torch.cuda.is_available(), reason="torch complains: no GPU")
@@ -231,7 +231,7 @@ def test_an_exception_passes_through_and_leaves_nothing(at: int, error: type[Bas
         raise error("stop here")
 
     with pytest.raises(error, match="stop here"):
-        taken(InStep(at, act), keep_trace_in=tmp_path)
+        taken(InStep(at, act), keep_trace=True)
     assert list(tmp_path.iterdir()) == []
     assert_good_window()
 
@@ -321,7 +321,7 @@ def test_a_label_with_a_secret_is_refused_and_not_repeated(secret: str, at: int,
         assert secret not in str(taken(InStep(at, act)))
         return
     with pytest.raises(ProfilerError, match="it looks like") as refusal:
-        taken(InStep(at, act), "no such label", keep_trace_in=tmp_path)
+        taken(InStep(at, act), "no such label", keep_trace=True)
     assert secret[:4] in str(refusal.value)
     assert secret[:6] not in str(refusal.value)
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ from window_steps import InStep, Step, assert_good_window, nothing, request_of, 
 
 from pytest_stepprof.errors import DeviceError, ProfilerError, StoreError
 from pytest_stepprof.measure.profiler_messages import ProfilerMessages, without_paths
-from pytest_stepprof.measure.window import take_window
+from pytest_stepprof.measure.trace_keeping import keep_trace
+from pytest_stepprof.measure.window import TakenWindow, take_window
 
 few_objects = window_steps.few_objects
 nothing_left_behind = window_steps.nothing_left_behind
@@ -63,6 +65,11 @@ def test_mps_is_not_observed_and_says_why() -> None:
 # The trace
 
 
+def trace_of(result: TakenWindow) -> dict[str, Any]:
+    assert result.trace is not None
+    return json.loads(gzip.decompress(result.trace))
+
+
 ODD_LABELS = ['quo"te', "größe", "line\nbreak", "back\\slash", "tab\tstop", "名前"]
 
 
@@ -71,24 +78,24 @@ ODD_LABELS = ['quo"te', "größe", "line\nbreak", "back\\slash", "tab\tstop", "�
     reason="this torch can only export with C++, which changes such labels",
 )
 @pytest.mark.parametrize("name", ODD_LABELS)
-def test_odd_labels_are_found_and_kept(name: str, tmp_path: Path) -> None:
+def test_odd_labels_are_found_and_kept(name: str) -> None:
     def step() -> None:
         with record_function(name):
             work()
 
-    result = taken(step, name, keep_trace_in=tmp_path)
-    assert result.trace_path is not None
-    kept = json.loads(gzip.decompress(result.trace_path.read_bytes()))
+    result = taken(step, name, keep_trace=True)
+    kept = trace_of(result)
     assert [event["name"] for event in kept["traceEvents"] if event["name"] == name] == [name, name]
     stored = {region.name: region.calls for region in result.window.regions}
     assert stored[name.replace("\n", "\\x0a").replace("\t", "\\x09")] == (1, 1)
 
 
 def test_the_kept_trace_is_scrubbed_and_readable(tmp_path: Path) -> None:
-    result = taken(work, keep_trace_in=tmp_path / "new" / "folder")
-    assert result.trace_path is not None
-    assert list((tmp_path / "new" / "folder").iterdir()) == [result.trace_path]
-    kept = json.loads(gzip.decompress(result.trace_path.read_bytes()))
+    result = taken(work, keep_trace=True)
+    path = keep_trace(result.trace, tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == [path]
+    assert path.read_bytes() == result.trace
+    kept = trace_of(result)
     assert not {"traceName", "host_name", "trace_id"} & set(kept)
     assert "ProfilerStep#2" in {event["name"] for event in kept["traceEvents"]}
 
@@ -98,9 +105,10 @@ def test_no_file_is_ever_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(secrets, "token_hex", lambda _: next(tokens))
     theirs = tmp_path / "window-first.json.gz"
     theirs.write_text("somebody else's")
-    result = taken(work, keep_trace_in=tmp_path)
+    path = keep_trace(b"packed", tmp_path)
     assert theirs.read_text() == "somebody else's"
-    assert result.trace_path == tmp_path / "window-second.json.gz"
+    assert path == tmp_path / "window-second.json.gz"
+    assert path.read_bytes() == b"packed"
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -108,14 +116,14 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path, monkeypatch: pytest.M
     tokens = iter(["a", "b"])
     monkeypatch.setattr(secrets, "token_hex", lambda _: next(tokens))
     (tmp_path / "window-a.json.gz").symlink_to(tmp_path / "nowhere")
-    assert taken(work, keep_trace_in=tmp_path).trace_path == tmp_path / "window-b.json.gz"
+    assert keep_trace(b"packed", tmp_path) == tmp_path / "window-b.json.gz"
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="cannot be written"):
-        taken(work, keep_trace_in=tmp_path / "file")
+        keep_trace(b"packed", tmp_path / "file")
 
 
 def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,8 @@ def test_another_start_is_not_comparable_and_fails_only_under_strict(project, ch
 
     strict = project.measure("--stepprof-baseline=main", "--stepprof-strict")
     assert strict.ret == pytest.ExitCode.TESTS_FAILED
-    strict.stdout.fnmatch_lines(["stepprof: not comparable against baseline 'main'", "conditions:", f"  {reason}"])
+    headline = "stepprof: not comparable against baseline 'main' (--stepprof-strict)"
+    strict.stdout.fnmatch_lines([headline, "conditions:", f"  {reason}"])
 
 
 def test_another_shape_is_told_by_the_leaf(project):
@@ -168,3 +169,71 @@ def test_a_module_scoped_model_is_put_back_between_tests(project):
     )
 
     project.measure().assert_outcomes(passed=2)
+
+
+MODULE_FIXTURE = """
+    import pytest
+    import torch
+
+    @pytest.fixture(scope="module")
+    def table():
+        return torch.randn(4)
+
+    @pytest.fixture
+    def weight():
+        return torch.randn(4)
+
+    def test_first(stepprof, table, weight):
+        stepprof(lambda: table + weight, state=(table, weight))
+
+    def test_second(stepprof, table, weight):
+        stepprof(lambda: table * weight, state=(table, weight))
+"""
+
+
+def test_the_start_does_not_depend_on_which_tests_are_selected(project):
+    project.write(test_it=MODULE_FIXTURE)
+    project.measure("--stepprof-save=main")
+
+    result = project.measure("--stepprof-baseline=main", "-k", "second")
+
+    assert result.ret == pytest.ExitCode.OK
+    first, second = project.sessions[0]["measurements"]
+    assert first["start_state_digest"] == second["start_state_digest"]
+    (alone,) = project.sessions[1]["measurements"]
+    assert alone["start_state_digest"] == second["start_state_digest"]
+    assert project.sessions[1]["comparison"]["tests"][0]["outputs"]["status"] == "equal"
+
+
+def test_a_body_draws_the_same_numbers_whatever_its_fixtures_draw(project):
+    source = """
+        import pytest
+        import torch
+
+        @pytest.fixture
+        def noise():
+            return torch.randn({count})
+
+        def test_step(stepprof, noise):
+            weight = torch.randn(4)
+            stepprof(lambda: weight * 1.0)
+    """
+    project.write(test_it=source.format(count=1))
+    project.measure("--stepprof-save=main")
+    project.write(test_it=source.format(count=5))
+    project.measure("--stepprof-baseline=main")
+    assert project.sessions[1]["comparison"]["tests"][0]["outputs"]["status"] == "equal"
+
+
+def test_the_fixture_has_to_be_an_argument(project):
+    project.write(
+        test_it="""
+        import torch
+
+        def test_step(request):
+            request.getfixturevalue("stepprof")(lambda: torch.ones(2))
+        """
+    )
+    result = project.measure()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "stepprof came through request.getfixturevalue; expected it as an argument" in project.text(result)

@@ -1,8 +1,11 @@
 """What may become a baseline: only a session in which everything passed and something was measured."""
 
+import itertools
 import json
 
 import pytest
+
+from pytest_stepprof.measure import cpu_waiting
 
 STEP = """
     import pytest
@@ -176,3 +179,59 @@ def test_the_store_keeps_itself_out_of_version_control_and_the_baseline_names_it
     assert record["name"] == "release 1.0/beta"
     assert record["session_id"] == project.session_files[0].stem
     assert project.measure("--stepprof-baseline=release 1.0/beta").ret == pytest.ExitCode.OK
+
+
+def test_adding_to_another_baseline_compares_results_with_that_one_too(project):
+    project.write(test_it=step())
+    project.measure("--stepprof-save=feature")
+    project.write(test_it=step(scale=2.0))
+    project.measure("--stepprof-save=main")
+
+    result = project.measure("--stepprof-baseline=main", "--stepprof-save=feature")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["stepprof: outputs differ from baseline 'feature'"])
+    assert len(project.baseline_entries()) == 2
+    accepted = project.measure("--stepprof-baseline=main", "--stepprof-save=feature", "--stepprof-update-outputs")
+    assert accepted.ret == pytest.ExitCode.OK
+
+
+def test_a_result_that_could_not_be_compared_joins_a_baseline_and_is_named(project):
+    source = step().replace("lambda: weight * 1.0)", "lambda: weight * 1.0, state=weight)")
+    project.write(test_it=source)
+    project.measure("--stepprof-save=main")
+    project.write(test_it=source.replace("torch.ones(4)", "torch.zeros(4)"))
+
+    result = project.measure("--stepprof-save=main")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        ["stepprof: added without comparing its result: test_it.py::test_step (not comparable)"]
+    )
+
+
+def test_a_measured_test_that_fails_is_an_error_and_not_one_without_a_baseline(project):
+    project.write(test_it=step())
+    project.measure("--stepprof-save=main")
+    project.write(test_it=step(after="assert measured.output.sum() == 5"))
+
+    result = project.measure("--stepprof-baseline=main")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = project.text(result)
+    assert "test_it.py::test_step: error: The test failed after its step was measured." in text
+    assert "no baseline" not in text
+    assert project.sessions[-1]["comparison"]["tests"][0]["verdict"] == "error"
+
+
+def test_a_baseline_from_a_busy_machine_says_so_when_it_is_saved(project, monkeypatch):
+    waited = itertools.count(0, 10**12)
+    monkeypatch.setattr(cpu_waiting, "_added_up", lambda files: next(waited))
+    project.write(test_it=step())
+
+    result = project.measure("--stepprof-save=main")
+
+    assert result.ret == pytest.ExitCode.OK
+    text = project.text(result)
+    assert "that can explain up to 99 % of the median step" in text
+    assert "stepprof: 1 of 1 test waited for a core: times compared with this baseline will see little." in text

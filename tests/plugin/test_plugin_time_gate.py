@@ -140,7 +140,7 @@ def test_strict_fails_what_is_inconclusive(saved):
 
     strict = saved.measure("--stepprof-baseline=main", FAIL, nothing_is_certain, "--stepprof-strict")
     assert strict.ret == pytest.ExitCode.TESTS_FAILED
-    strict.stdout.fnmatch_lines(["stepprof: inconclusive against baseline 'main'"])
+    strict.stdout.fnmatch_lines(["stepprof: inconclusive against baseline 'main' (--stepprof-strict)"])
 
 
 def test_tests_of_the_baseline_that_did_not_run_are_named(saved):

@@ -52,7 +52,7 @@ def test_a_result_that_changed_fails_without_measuring(project):
     same.stdout.fnmatch_lines(
         [
             "stepprof: checking results only, records in .stepprof, baseline 'main' (1 session)",
-            "stepprof: 1 result checked against baseline 'main': 1 equal",
+            "stepprof: 1 of 1 result checked against baseline 'main': 1 equal",
         ]
     )
     assert steps_taken(project) == 1
@@ -65,7 +65,7 @@ def test_a_result_that_changed_fails_without_measuring(project):
         [
             "stepprof: outputs differ from baseline 'main'",
             "*['sum']*",
-            "stepprof: 1 result checked against baseline 'main': 1 differ",
+            "stepprof: 1 of 1 result checked against baseline 'main': 1 differ",
         ]
     )
     assert steps_taken(project) == 2
@@ -77,12 +77,13 @@ def test_a_result_from_another_start_is_not_checked_and_that_is_said(project):
     project.measure("--stepprof-save=main")
     project.write(test_it=step().replace("torch.ones(2, 4)", "torch.ones(4, 2)"))
 
-    result = project.run("--stepprof-baseline=main", "--stepprof-strict")
+    result = project.run("--stepprof-baseline=main")
 
     assert result.ret == pytest.ExitCode.OK
+    assert project.run("--stepprof-baseline=main", "--stepprof-strict").ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "stepprof: 1 result checked against baseline 'main': 1 not comparable",
+            "stepprof: 0 of 1 result checked against baseline 'main': 1 not comparable",
             "  test_it.py::test_step: not comparable: batch: *; another first batch",
         ]
     )
@@ -96,7 +97,7 @@ def test_outputs_may_warn_only(project):
     result = project.run("--stepprof-baseline=main", "--stepprof-outputs=fail")
 
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["stepprof: 1 result checked against baseline 'main': 1 differ"])
+    result.stdout.fnmatch_lines(["stepprof: 1 of 1 result checked against baseline 'main': 1 differ"])
 
 
 def test_a_test_that_the_baseline_does_not_know_passes(project):
@@ -108,6 +109,21 @@ def test_a_test_that_the_baseline_does_not_know_passes(project):
 
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "stepprof: 0 of 1 result checked against baseline 'main': 1 no baseline",
+            "  test_it.py::test_step: no baseline: Baseline 'main' does not hold this test.",
+        ]
+    )
+    strict = project.run("--stepprof-baseline=main", "--stepprof-strict", "test_it.py")
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_baseline_that_does_not_exist_is_not_taken_for_a_check(project):
+    project.write(test_it=step())
+    result = project.run("--stepprof-baseline=typo", "-q")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["stepprof: 0 of 1 result checked against baseline 'typo': 1 no baseline"])
 
 
 def test_the_step_that_raises_shows_the_users_frames_only(project):

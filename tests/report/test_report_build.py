@@ -90,6 +90,7 @@ def test_the_table_keeps_the_order_of_the_session():
         (judged("a", "inconclusive", outputs="not compared"), "not compared", "inconclusive"),
         (judged("a", "not comparable"), "not compared", "not comparable"),
         (judged("a", "no baseline"), "stored", "no baseline"),
+        (judged("a", "error"), "not compared", "error"),
     ],
 )
 def test_outputs_and_verdict_of_a_row(comparison, outputs, verdict):
@@ -110,6 +111,21 @@ def test_a_row_of_a_session_without_comparison():
         ]
     ]
     assert "compared with: nothing (name a baseline with --stepprof-baseline=NAME)" in text(document)
+
+
+@pytest.mark.parametrize("comparison", [None, compared(judged("test_training.py::test_step[size=4]", "no baseline"))])
+def test_a_result_without_anything_in_it_is_not_called_stored(comparison):
+    empty = changed(sample_measurement().outputs, nodes=(), leaf_count=0)
+    session = sample_session(measurements=(sample_measurement(outputs=empty),))
+    assert rows(build_report(session, comparison, verbosity=0))[0][-2:] == ["nothing", "no baseline"]
+
+
+@pytest.mark.parametrize("in_full", [True, False])
+def test_an_error_is_a_failure_with_its_reasons(in_full):
+    session = sample_session(measurements=(measured("broken"),), status="failed")
+    shown = text(build_report(session, compared(judged("broken", "error")), verbosity=0, reasons_in_full=in_full))
+    assert shown.index("--- Failed") < shown.index("broken decided") < shown.index("--- t.py::broken")
+    assert "stored  " not in shown
 
 
 def test_in_short_each_verdict_takes_one_line_and_no_reason_is_repeated_below():
@@ -239,7 +255,8 @@ def test_conditions_name_what_is_special_and_keep_times_apart():
         cold_start=changed(measurement.cold_start, load_ns=1_500_000),
     )
     assert [said.content for said in condition_texts(measurement)] == [
-        "conditions: mode train, device cpu, 2 threads, gradients enabled, autocast cpu bfloat16, compiled model",
+        "conditions: mode train, device cpu, 2 threads, gradients enabled around the step, "
+        "autocast cpu bfloat16, compiled model",
         "batch: float32 [4, 8] (from list of 16 batches)",
         "load: 1.50 ms, timed apart",
         "read: median 0.0300 ms per step, part of the step",

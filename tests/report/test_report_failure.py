@@ -71,11 +71,26 @@ def mismatch(**changes):
             "stepprof: outputs differ from baseline 'main'; also regressed (counters)",
         ),
         ((), "error", "stepprof: error against baseline 'main'"),
+        ((), "inconclusive", "stepprof: inconclusive against baseline 'main'"),
+        ((), "no baseline", "stepprof: baseline 'main' does not hold this test"),
     ],
 )
 def test_headline(failed, verdict, headline):
     text = failure_text(compared(failed_gates=failed, verdict=verdict), baseline="main")
     assert text.splitlines()[:2] == [headline, "t.py::test_a"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "verdict", "headline"),
+    [
+        ((), "inconclusive", "stepprof: inconclusive against baseline 'main' (--stepprof-strict)"),
+        ((), "no baseline", "stepprof: baseline 'main' does not hold this test (--stepprof-strict)"),
+        (("time",), "regressed", "stepprof: regressed (time) against baseline 'main'"),
+    ],
+)
+def test_a_test_that_fails_only_because_of_strict_says_so(failed, verdict, headline):
+    text = failure_text(compared(failed_gates=failed, verdict=verdict), baseline="main", strict=True)
+    assert text.splitlines()[0] == headline
 
 
 def test_a_mismatch_has_its_place_its_numbers_and_the_tolerance():

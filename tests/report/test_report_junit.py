@@ -3,7 +3,7 @@
 import msgspec
 from sample_records import sample_measurement
 
-from pytest_stepprof.record.comparison import TestComparison, TimeComparison
+from pytest_stepprof.record.comparison import Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.report.junit import properties
 
@@ -72,6 +72,25 @@ def test_what_does_not_exist_has_no_property():
         "stepprof_verdict",
         "stepprof_failed_gates",
     ]
+
+
+def test_an_error_has_its_reasons():
+    broken = judged(
+        verdict="error",
+        outputs=None,
+        time=None,
+        failed_gates=(),
+        reasons=(
+            Reason(gate="conditions", weight="decides", text="ValueError: no"),
+            Reason(gate="conditions", weight="informs", text="a hint"),
+            Reason(gate="conditions", weight="decides", text="and more\n"),
+        ),
+    )
+    assert properties(broken, None) == (
+        ("stepprof_verdict", "error"),
+        ("stepprof_failed_gates", ""),
+        ("stepprof_reasons", "ValueError: no; and more\\x0a"),
+    )
 
 
 def test_either_side_may_be_missing():

@@ -278,4 +278,4 @@ def test_a_full_disk_is_told_and_leaves_no_session(tmp_path: Path, monkeypatch: 
         patch.setattr(os, "fsync", no_space)
         with pytest.raises(StoreError, match="No space left on device"):
             store.save_session(msgspec.structs.replace(session_with_outputs(), session_id="b"), {SHA256: PAYLOAD})
-    assert files(tmp_path) == [".gitignore", "sessions/a.json"]
+    assert files(tmp_path) == ["sessions/a.json"]

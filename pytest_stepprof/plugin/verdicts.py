@@ -1,0 +1,106 @@
+"""The verdicts of a session: each is passed inside the test's own call, so that xfail and reruns behave."""
+
+import pytest
+
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.measure.phases import MeasuredStep
+from pytest_stepprof.plugin.identity import identify
+from pytest_stepprof.plugin.judge import Judge, load_judges, unmeasured
+from pytest_stepprof.plugin.settings import judge_settings
+from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.record.environment import Environment
+from pytest_stepprof.record.measurement import Measurement, TestIdentity
+from pytest_stepprof.report.failure import failure_text
+from pytest_stepprof.store.directory import Store
+
+STRICT = ("not comparable", "no baseline")
+STRICT_WHEN_MEASURED = (*STRICT, "inconclusive")
+
+
+class Verdicts:
+    """Compares tests with the baselines of a session and remembers what came of it.
+
+    ``unreadable`` says which sessions of the baselines cannot be read, ``added_unchecked`` which tests join a
+    baseline although their results could not be compared with it.
+    """
+
+    def __init__(self, config: pytest.Config, store: Store) -> None:
+        self._config = config
+        (self._judge, *self._others), self.unreadable = load_judges(config, store)
+        self._tests_sharing_level = 1
+        self.comparisons: dict[str, TestComparison] = {}
+        self.added_unchecked: list[str] = []
+
+    @property
+    def judge(self) -> Judge:
+        """The judge whose verdicts are shown."""
+        return self._judge
+
+    def share_level_among(self, tests: set[str]) -> None:
+        """Fix, before anything is measured, how many tests share the session's false-alarm rate."""
+        self._tests_sharing_level = max(1, self._judge.known(tests))
+
+    def compare(self, item: pytest.Item, step: MeasuredStep, facts: Environment) -> TestComparison | None:
+        """Compare a test with the baseline that is shown; ``None`` when there is none.
+
+        Raises:
+            StoreError: the baseline's result cannot be read.
+        """
+        if not self._judge.baseline:
+            return None
+        settings = judge_settings(item)
+        if step.measurement is None:
+            comparison: TestComparison | None = self._judge.check_result(step, identify(item), settings)
+        else:
+            comparison = self._judge.judge(step, settings, facts, self._tests_sharing_level)
+        if comparison is not None:
+            self.comparisons[comparison.key] = comparison
+        return comparison
+
+    def compare_with_others(
+        self, item: pytest.Item, step: MeasuredStep, facts: Environment
+    ) -> list[tuple[str, TestComparison]]:
+        """Compare a test's result with the baseline that it will join, where that is another one.
+
+        Raises:
+            StoreError: the baseline's result cannot be read.
+        """
+        settings = judge_settings(item)
+        judged = [(judge.baseline, judge.judge(step, settings, facts, 1)) for judge in self._others]
+        return [(baseline, comparison) for baseline, comparison in judged if comparison is not None]
+
+    def note_unchecked(self, baseline: str, comparison: TestComparison) -> None:
+        """Remember a test that joins ``baseline`` although its result could not be compared with it."""
+        joins = baseline == self._config.getoption("stepprof_save")
+        if joins and comparison.verdict == "not comparable" and comparison.outputs is None:
+            self.added_unchecked.append(printable(comparison.node_id))
+
+    def note_error(self, test: TestIdentity, why: str) -> None:
+        """Remember that a measured test broke, so that it is not shown as one without a baseline."""
+        if not self._judge.results_only:
+            self.comparisons[test.key] = unmeasured(test, "error", (why,))
+
+    def failure(self, step: MeasuredStep, comparison: TestComparison, baseline: str) -> str | None:
+        """Return the report of a test that fails, ``None`` for one that does not."""
+        measured = step.measurement is not None
+        strict = self._strict and comparison.verdict in (STRICT_WHEN_MEASURED if measured else STRICT)
+        if not (comparison.failed_gates or strict):
+            return None
+        unit, samples_per_step = step.scenario.unit, step.scenario.samples_per_step
+        return failure_text(comparison, baseline=baseline, unit=unit, samples_per_step=samples_per_step, strict=strict)
+
+    @property
+    def _strict(self) -> bool:
+        return bool(self._config.getoption("stepprof_strict")) and not self._judge.results_only
+
+    def record(self, measurements: tuple[Measurement, ...]) -> Comparison | None:
+        """Return what the session's record says about the baseline, ``None`` when none was asked for."""
+        if not self.comparisons:
+            return None
+        return Comparison(
+            baseline=self._judge.baseline,
+            baseline_sessions=tuple(session.session_id for session in self._judge.sessions),
+            tests_sharing_level=self._tests_sharing_level,
+            tests=tuple(self.comparisons.values()),
+            missing=self._judge.missing(measurement.test.key for measurement in measurements),
+        )
