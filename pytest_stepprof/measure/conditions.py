@@ -84,14 +84,15 @@ def _compiled_name(module: torch.nn.Module) -> str | None:
 
 def undeclared_state(request: StepRequest) -> tuple[str, ...]:
     """Name the modules and optimizers that the step reaches through its closure but ``state`` does not hold."""
-    if not inspect.isfunction(request.step):
+    step = inspect.unwrap(request.step)
+    if not inspect.isfunction(step):
         return ()
     declared = {
         id(part) for kind in (torch.nn.Module, torch.optim.Optimizer) for part in instances(request.state, kind)
     }
     declared |= {id(child) for root in instances(request.state, torch.nn.Module) for child in root.modules()}
     try:
-        reachable = inspect.getclosurevars(request.step)
+        reachable = inspect.getclosurevars(step)
     except ValueError:  # a name that the step uses is given a value only later
         return ()
     names = {**reachable.globals, **reachable.nonlocals}

@@ -139,7 +139,7 @@ def of_runs(
     return [
         *_of_plan(plan, settings, len(warm_up.steps_ns)),
         *_of_shapes(shapes),
-        *(_thread_notice(change) for change in changed),
+        *(_process_notice(change) for change in changed),
         *_of_waiting(runs),
         *steadiness_notices(warm_up.steps_ns, runs),
     ]
@@ -206,9 +206,9 @@ def _of_shapes(shapes: ShapeWatch) -> list[Notice]:
     ]
 
 
-def _thread_notice(change: str) -> Notice:
+def _process_notice(change: str) -> Notice:
     return Notice(
-        code="thread count changed",
+        code="process changed",
         message=f"the step changed the process: {change}; it was put back",
-        remedy="set thread counts outside of the step",
+        remedy="set it outside of the step",
     )

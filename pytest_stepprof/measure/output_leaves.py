@@ -39,6 +39,7 @@ class Payload:
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     _keys: dict[object, str] = field(default_factory=dict)
+    _sources: list[torch.Tensor] = field(default_factory=list)
 
     def add(self, place: object, tensor: torch.Tensor) -> str:
         """Keep a copy of ``tensor`` on the CPU, contiguous, unless ``place`` was kept before; return its key."""
@@ -46,6 +47,7 @@ class Payload:
         if key is None:
             key = self._keys[place] = f"tensor {len(self.tensors)}"
             self.tensors[key] = _own_copy(tensor)
+            self._sources.append(tensor)  # memory that is let go may come again, as the place of another tensor
         return key
 
 

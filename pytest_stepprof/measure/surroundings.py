@@ -3,6 +3,8 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -11,14 +13,14 @@ from pytest_stepprof.measure.random_state import RandomState, capture_random_sta
 
 @contextmanager
 def kept_surroundings() -> Iterator[list[str]]:
-    """Put back random state, garbage collection and thread count; the yielded list gets what the step had changed.
+    """Put back random state, garbage collection and torch's switches; the yielded list gets what the step had changed.
 
     Raises:
         StateError: the random state cannot be put back, and nothing was raised inside that would be hidden by this.
     """
     changed: list[str] = []
-    random_state, collecting, threads = capture_random_state(), gc.isenabled(), torch.get_num_threads()
-    with put_back_after(lambda: _put_back(random_state, changed, collecting=collecting, threads=threads)):
+    random_state, collecting, switches = capture_random_state(), gc.isenabled(), _switches()
+    with put_back_after(lambda: _put_back(random_state, changed, collecting=collecting, switches=switches)):
         yield changed
 
 
@@ -34,11 +36,34 @@ def put_back_after(put_back: Callable[[], None]) -> Iterator[None]:
     put_back()
 
 
-def _put_back(random_state: RandomState, changed: list[str], *, collecting: bool, threads: int) -> None:
+@dataclass(frozen=True)
+class Switch:
+    """One setting of the process that a step may change, and how to put it back."""
+
+    name: str
+    value: Any
+    put_back: Callable[[Any], object]
+
+
+def _switches() -> tuple[Switch, ...]:
+    return (
+        Switch("intra-op threads", torch.get_num_threads(), torch.set_num_threads),
+        Switch("default dtype", torch.get_default_dtype(), torch.set_default_dtype),
+        Switch("gradients", torch.is_grad_enabled(), torch.set_grad_enabled),
+        Switch("deterministic algorithms", torch.are_deterministic_algorithms_enabled(), _use_deterministic_algorithms),
+    )
+
+
+def _use_deterministic_algorithms(on: bool) -> None:
+    torch.use_deterministic_algorithms(on)
+
+
+def _put_back(random_state: RandomState, changed: list[str], *, collecting: bool, switches: tuple[Switch, ...]) -> None:
     """Put the parts back, the one that can fail as the last."""
-    if torch.get_num_threads() != threads:
-        changed.append(f"intra-op threads {threads} -> {torch.get_num_threads()}")
-        torch.set_num_threads(threads)
+    for before, after in zip(switches, _switches(), strict=True):
+        if before.value != after.value:
+            changed.append(f"{before.name} {before.value} -> {after.value}")
+            before.put_back(before.value)
     if gc.isenabled() != collecting:
         (gc.enable if collecting else gc.disable)()
     restore_random_state(random_state)

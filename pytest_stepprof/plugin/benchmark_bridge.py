@@ -49,6 +49,8 @@ def can_record(benchmark: Any) -> str | None:
         return f"the benchmark fixture is a {type(benchmark).__name__}, not pytest-benchmark's"
     if benchmark.disabled:
         return "pytest-benchmark is disabled"
+    if getattr(benchmark, "stats", None) is not None:
+        return "the test has used the benchmark fixture itself, which takes one measurement"
     return None
 
 

@@ -164,4 +164,7 @@ def stepprof_device(request: pytest.FixtureRequest) -> Any:
     """The ``torch.device`` under test: ``--stepprof-device``, the marker's ``device``, or what torch finds."""
     from pytest_stepprof.measure.device import resolve_torch_device
 
-    return resolve_torch_device(options.resolve(request.config, marker_keywords(request.node))["device"])
+    try:
+        return resolve_torch_device(options.resolve(request.config, marker_keywords(request.node))["device"])
+    except StepprofError as error:
+        pytest.fail(f"stepprof: error: {error}", pytrace=False)

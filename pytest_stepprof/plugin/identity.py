@@ -48,7 +48,7 @@ def _qualified_name(item: pytest.Item) -> str:
 def _text(value: Any) -> str | None:
     """Return a text that is the same in every process, ``None`` for objects that have none."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, enum.Enum)):
-        return str(value) if isinstance(value, enum.Enum) else (value if isinstance(value, str) else repr(value))
+        return str(value) if isinstance(value, enum.Enum) else repr(value)  # "1" and 1 are two parameters
     if isinstance(value, (tuple, list)):
         parts = [_text(part) for part in value]
         return None if None in parts else f"({', '.join(str(part) for part in parts)})"

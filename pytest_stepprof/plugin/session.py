@@ -66,6 +66,7 @@ class StepprofSession:
         self._closing_lines = [
             (f"stepprof: warning: left out of the baseline: {why}", True) for why in self._verdicts.unreadable
         ]
+        self._interrupted = False
         self._record: Session | None = None
         self._stored_at: str | None = None
 
@@ -138,11 +139,19 @@ class StepprofSession:
             "parameters that differ in their text, because records are found again by it."
         )
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Begin anew: a rerun is judged by its own measurement, which a fixture may take already."""
+        _forget_earlier_attempt(item)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Remember Ctrl-C and ``pytest.exit``, whatever exit code the latter asks for."""
+        self._interrupted = True
+
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Judge a test after its body has passed, as part of its own call, so that xfail and reruns behave."""
         __tracebackhide__ = True
-        _forget_earlier_attempt(item)
         try:
             result = yield
         except BaseException as error:
@@ -197,7 +206,7 @@ class StepprofSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Store what was measured; add it to the baseline when that was asked for and everything passed."""
-        if not self._measuring:
+        if not self._measuring or session.config.option.collectonly:
             return
         wanted = self._config.getoption("stepprof_save")
         if wanted and exitstatus == pytest.ExitCode.OK:
@@ -206,7 +215,7 @@ class StepprofSession:
             if wanted:
                 self._refuse(session, f"nothing was measured, so the baseline '{wanted}' stays as it is")
             return
-        self._record = self._session_record(_status(exitstatus))
+        self._record = self._session_record("interrupted" if self._interrupted else _status(exitstatus))
         payloads = {
             step.outputs.stored.payload_sha256: step.outputs.payload
             for step in self._measured.values()

@@ -14,12 +14,12 @@ NoticeCode = Literal[
     "new input shape",
     "not steady",
     "one-shot input",
+    "process changed",
     "profiler message",
     "recompiled",
     "restore incomplete",
     "state not captured",
     "step does not repeat itself",
-    "thread count changed",
     "unwarmed",
 ]
 

@@ -21,6 +21,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ENTRY_FILE = re.compile(r"(\d+)-(.+)\.json")
 
 
+LONGEST_STEP_NS = 1e18
+"""Thirty years: more than a step can take."""
+
+
 class BaselineEntry(Record, frozen=True, kw_only=True):
     """One session in one baseline. The name is inside, because the folder's name shows only a part of it."""
 
@@ -81,6 +85,7 @@ class Store:
         session = json_text.decode(self._read(path, f"there is no session {session_id}"), Session, path)
         if session.session_id != session_id:
             raise StoreError(f"{path} holds the session {session.session_id}: give the file its own name back.")
+        _refuse_impossible(session, path)
         return session
 
     def session_ids(self) -> tuple[str, ...]:
@@ -255,6 +260,18 @@ def _write_session(path: Path, data: bytes) -> None:
         write_new(path, data)
     except FileExistsError as error:
         raise StoreError(f"{path} exists already, and a session is never replaced: use a new session id.") from error
+
+
+def _refuse_impossible(session: Session, path: Path) -> None:
+    """Refuse numbers that no measurement can have given, before a verdict is made of them."""
+    for measurement in session.measurements:
+        median_ns = measurement.dispersion.median_ns
+        steps = {run.steps_per_sample for run in measurement.runs} | {measurement.plan.steps_per_sample}
+        if not 0 < median_ns < LONGEST_STEP_NS or min(steps) < 1:
+            raise StoreError(
+                f"{path} cannot be right: {measurement.test.key} has a median of {median_ns!r} ns and "
+                f"{min(steps)} steps in a sample. Delete this file or put back a copy of it."
+            )
 
 
 def _is_there(path: Path) -> bool:

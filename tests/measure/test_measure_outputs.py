@@ -2,7 +2,7 @@ import dataclasses
 import hashlib
 import struct
 from collections import OrderedDict, deque, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -283,3 +283,26 @@ def test_packed_sequences_and_return_types_of_torch() -> None:
     largest = torch.ones(2, 2).max(0)
     assert _compare(largest, largest).leaves_compared == 2
     assert _kinds(_compare(largest, tuple(largest))) == [("", "structure")]
+
+
+class MadeOnAccess(Mapping):
+    """Gives a new tensor at every access, so that its memory is free again as soon as it was looked at."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __getitem__(self, key):
+        return torch.full((1000,), self.value)
+
+    def __iter__(self):
+        return iter(["x"])
+
+    def __len__(self):
+        return 1
+
+
+def test_tensors_made_on_access_are_not_taken_for_each_other():
+    taken = take_outputs({name: MadeOnAccess(float(number)) for number, name in enumerate("abcdefgh")})
+    stored = safetensors.torch.load(taken.payload)
+    values = [stored[node.payload_key][0].item() for node in taken.stored.nodes if node.payload_key is not None]
+    assert values == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

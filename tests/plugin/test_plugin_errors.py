@@ -184,3 +184,77 @@ def test_no_batch_at_all_is_an_error_that_says_so(project):
 
     result.assert_outcomes(failed=1)
     assert "is empty; expected at least one batch" in project.text(result)
+
+
+def test_a_measurement_that_a_fixture_takes_is_judged(project):
+    source = """
+        import pytest
+        import torch
+
+        @pytest.fixture
+        def measured(stepprof):
+            return stepprof(lambda: torch.ones(3) * {scale})
+
+        def test_it(measured):
+            assert measured.output.shape == (3,)
+    """
+    project.write(test_it=source.format(scale=1.0))
+    assert project.measure("--stepprof-save=main").ret == pytest.ExitCode.OK
+    project.write(test_it=source.format(scale=2.0))
+    assert project.measure("--stepprof-baseline=main").ret == pytest.ExitCode.TESTS_FAILED
+    assert project.run("--stepprof-baseline=main").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_session_that_pytest_exit_ends_never_joins_a_baseline(project):
+    project.write(
+        test_it="""
+        import pytest
+        import torch
+
+        def test_first(stepprof):
+            stepprof(lambda: torch.ones(3))
+
+        def test_second():
+            pytest.exit("enough", returncode=0)
+        """
+    )
+    project.measure("--stepprof-save=main")
+    assert project.baseline_entries() == []
+    assert project.sessions[0]["status"] == "interrupted"
+
+
+def test_what_the_step_changes_in_the_process_is_put_back_and_named(project):
+    project.write(
+        test_it="""
+        import torch
+
+        def test_step(stepprof):
+            def step():
+                torch.set_default_dtype(torch.float64)
+                torch.set_grad_enabled(False)
+                return torch.ones(2, dtype=torch.float32)
+            stepprof(step)
+
+        def test_after():
+            assert torch.get_default_dtype() is torch.float32
+            assert torch.is_grad_enabled()
+        """
+    )
+    result = project.measure()
+    assert result.ret == pytest.ExitCode.OK
+    text = project.text(result)
+    assert "the step changed the process: default dtype torch.float32 -> torch.float64; it was put back" in text
+    assert "gradients True -> False" in text
+
+
+def test_a_device_that_is_not_there_is_told_without_a_traceback(project):
+    project.write(test_it="def test_step(stepprof): stepprof(lambda: 1)")
+    result = project.measure("--stepprof-device=xpu")
+    text = project.text(result)
+    assert "stepprof: error: device 'xpu' was asked for, but torch" in text
+    assert "device.py" not in text
+
+
+def test_collecting_only_with_a_save_is_no_failure(project):
+    project.write(test_it="def test_step(stepprof): stepprof(lambda: 1)")
+    assert project.measure("--stepprof-save=main", "--collect-only").ret == pytest.ExitCode.OK

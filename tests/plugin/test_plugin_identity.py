@@ -59,7 +59,7 @@ def test_keys_are_one_printable_line_that_a_person_can_read(project):
     project.measure("-k", "test_method or test_object")
 
     found = keys(project.sessions[0])
-    assert "test_it.py::TestClass.test_method[name=a/b]" in found
+    assert "test_it.py::TestClass.test_method[name='a/b']" in found
     assert "test_it.py::test_object[thing=torch.float32]" in found
     assert "test_it.py::test_object[thing=torch.nn.modules.activation.ReLU]" in found
     assert all(key.isprintable() and " at 0x" not in key for key in found)
@@ -74,7 +74,7 @@ def test_the_order_of_parametrize_marks_does_not_make_another_test(project):
         project.measure()
 
     first, second = project.sessions
-    assert keys(first) == keys(second) == ["test_it.py::test_step[name=a, size=2]"]
+    assert keys(first) == keys(second) == ["test_it.py::test_step[name='a', size=2]"]
 
 
 def test_two_tests_that_cannot_be_told_apart_are_an_error_not_a_mix_up(project):
@@ -83,9 +83,13 @@ def test_two_tests_that_cannot_be_told_apart_are_an_error_not_a_mix_up(project):
             import pytest
             import torch
 
-            @pytest.mark.parametrize("size", [2, "2"], ids=["number", "text"])
+            class Size:
+                def two(self):
+                    return 2
+
+            @pytest.mark.parametrize("size", [Size().two, Size().two], ids=["number", "text"])
             def test_step(stepprof, size):
-                stepprof(lambda: torch.ones(int(size)) * 2)
+                stepprof(lambda: torch.ones(size()) * 2)
         """
     )
 
@@ -95,3 +99,18 @@ def test_two_tests_that_cannot_be_told_apart_are_an_error_not_a_mix_up(project):
     told = "test_it.py::test_step[text] has the same identity as test_it.py::test_step[number]"
     assert told in project.text(result)
     assert len(project.sessions[0]["measurements"]) == 1
+
+
+def test_a_number_and_its_text_are_two_parameters(project):
+    project.write(
+        test_it="""
+            import pytest
+            import torch
+
+            @pytest.mark.parametrize("size", [2, "2"])
+            def test_step(stepprof, size):
+                stepprof(lambda: torch.ones(int(size)) * 2)
+        """
+    )
+    project.measure().assert_outcomes(passed=2)
+    assert keys(project.sessions[0]) == ["test_it.py::test_step[size=2]", "test_it.py::test_step[size='2']"]

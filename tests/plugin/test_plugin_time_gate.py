@@ -38,7 +38,7 @@ def test_a_slowdown_fails_the_test_with_both_medians_the_interval_and_the_reason
     assert re.search(
         r"Slower by more than the tolerance of 1 %: \S+ ms/step before, \S+ ms/step now, \S+x slower", text
     )
-    assert re.search(r"the ratio of times lies between \d\S* and \d\S*, could have seen \S+x \(level 1 %;", text)
+    assert re.search(r"the ratio of times lies between \d\S* and \d\S*, could have seen \S+x slower \(level 1 %;", text)
     assert "stated noise of one session" in text
     assert "outputs differ" not in text
     assert "use: stepprof ab BASE" in text

@@ -279,3 +279,13 @@ def test_a_full_disk_is_told_and_leaves_no_session(tmp_path: Path, monkeypatch: 
         with pytest.raises(StoreError, match="No space left on device"):
             store.save_session(msgspec.structs.replace(session_with_outputs(), session_id="b"), {SHA256: PAYLOAD})
     assert files(tmp_path) == ["sessions/a.json"]
+
+
+@pytest.mark.parametrize("median_ns", [0.0, -1.0, 1e308])
+def test_a_time_that_no_step_can_take_is_refused(tmp_path: Path, median_ns: float) -> None:
+    store = Store(tmp_path)
+    measurement = sample_measurement()
+    dispersion = msgspec.structs.replace(measurement.dispersion, median_ns=median_ns)
+    store.save_session(sample_session(session_id="a", measurements=(sample_measurement(dispersion=dispersion),)), {})
+    with pytest.raises(StoreError, match=r"cannot be right: test_training\.py::test_step"):
+        store.load_session("a")
