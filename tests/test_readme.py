@@ -75,6 +75,7 @@ def lines_that_stay(text):
     Rows of costs are sorted by cost, and where wrapped bullets break depends on their numbers: these are left out.
     """
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith(("  - ", "    ")))
+    lines = (line for line in lines if re.search(r"[\d.]+ % +[\d.]+ %$", line) is None)
     return [shape(line) for line in lines if not any(word in line for word in VARYING)]
 
 
