@@ -163,7 +163,6 @@ class StepprofSession:
         return result
 
     def _pass_judgement(self, item: pytest.Item, step: MeasuredStep) -> None:
-        __tracebackhide__ = True
         try:
             comparison = self._verdicts.compare(item, step, self._facts())
             others = self._verdicts.compare_with_others(item, step, self._facts())

@@ -154,3 +154,13 @@ def test_a_regression_that_stays_is_rerun_and_fails(saved):
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes() == {"passed": 1, "failed": 1, "rerun": 1}
     assert (saved.pytester.path / "attempts.txt").read_text() == "xx"
+
+
+def test_a_verdicts_report_is_its_text_alone(project):
+    project.write(test_it="import torch\ndef test_step(stepprof): stepprof(lambda: torch.ones(3))")
+    project.measure("--stepprof-save=main")
+    project.write(test_it="import torch\ndef test_step(stepprof): stepprof(lambda: torch.ones(3) * 2)")
+    result = project.measure("--stepprof-baseline=main")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.no_fnmatch_line("*raceback*")
+    result.stdout.no_fnmatch_line("*session.py*")
