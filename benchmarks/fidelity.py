@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tabulate import tabulate
 from pytest_stepprof.analysis.plan import steps_per_sample
 from pytest_stepprof.measure.batches import MemoryFeed
 from pytest_stepprof.measure.clock import clock_cost_ns, wall_clock
+from pytest_stepprof.measure.cpu_waiting import cpu_waiting
 from pytest_stepprof.measure.device import CpuDevice
 from pytest_stepprof.measure.sampling import Stepper, take_samples
 from pytest_stepprof.record.measurement import Measurement
@@ -105,8 +106,10 @@ def stepprof_block(stepper: Stepper, samples: int, steps: int) -> Block:
 
     def block() -> float:
         stepper.feed.start()
-        take_samples(stepper, samples=1, steps_per_sample=steps)  # the first after the other's turn is not used
-        taken = take_samples(stepper, samples=samples, steps_per_sample=steps)
+        with cpu_waiting() as waiting:
+            full = replace(stepper, waiting=waiting)
+            take_samples(full, samples=1, steps_per_sample=steps)  # the first after the other's turn is not used
+            taken = take_samples(full, samples=samples, steps_per_sample=steps)
         return float(np.median(taken.samples_ns)) / steps
 
     return block
