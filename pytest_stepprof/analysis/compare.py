@@ -113,7 +113,7 @@ def compare_test(
     """Judge one test against its baseline.
 
     Under conditions that change the result (batch, mode, start) nothing is compared, under those that change only the
-    time (threads, compilation, source of batches) the outputs alone. Otherwise the verdict is ``regressed`` if a gate
+    time (threads, torch's flags, source of batches) the outputs alone. Otherwise the verdict is ``regressed`` if a gate
     in mode ``fail`` failed, else ``not comparable`` if conditions or the machine's facts forbid to compare time, else
     time's own word. That word stays true when the time gate only warns or is off: such a test may be called
     ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is shown with

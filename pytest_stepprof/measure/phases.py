@@ -43,7 +43,7 @@ FEWEST_RUNS = 3
 class MeasuredStep:
     """What the fixture returns. ``output`` is the first step's result, on the CPU and apart from the step's memory.
 
-    ``measurement`` is ``None`` when nothing was measured; ``payload`` holds the tensors of the result as safetensors.
+    ``measurement`` is ``None`` when nothing was measured; ``outputs`` is the same result as it is stored and compared.
     """
 
     output: Any
@@ -79,8 +79,8 @@ def measure_step(
 ) -> MeasuredStep:
     """Take a step through all phases.
 
-    Whatever the step raises goes through unchanged; the state, the random sources, the garbage collector and the
-    thread count are put back all the same. With ``keep_trace_in`` the window's trace is written into the folder that
+    Whatever the step raises goes through unchanged; the state, the random sources, the garbage collector and torch's
+    switches are put back all the same. With ``keep_trace_in`` the window's trace is written into the folder that
     it returns, after the last run: a measurement that fails leaves no trace behind.
 
     Raises:
