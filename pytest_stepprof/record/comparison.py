@@ -4,9 +4,10 @@ from typing import Literal
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.quality import QualityChange
 
 Verdict = Literal["regressed", "not regressed", "improved", "inconclusive", "not comparable", "no baseline", "error"]
-Gate = Literal["outputs", "counters", "time", "conditions"]
+Gate = Literal["outputs", "quality", "counters", "time", "conditions"]
 Weight = Literal["decides", "warns", "informs"]
 
 
@@ -54,7 +55,10 @@ class TimeComparison(Record, frozen=True, kw_only=True):
 
 
 class TestComparison(Record, frozen=True, kw_only=True):
-    """One test against the baseline: three gates, one verdict, and the reasons for it."""
+    """One test against the baseline: three gates, one verdict, and the reasons for it.
+
+    Where the person declared a measure of quality, that decides in place of equal outputs (``quality``).
+    """
 
     __test__ = False
 
@@ -66,6 +70,7 @@ class TestComparison(Record, frozen=True, kw_only=True):
     counters: tuple[CounterChange, ...]
     time: TimeComparison | None
     failed_gates: tuple[Gate, ...]
+    quality: tuple[QualityChange, ...] = ()
 
 
 class Comparison(Record, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.notice import Notice
-from pytest_stepprof.record.outputs import StoredOutputs
+from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
+from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.scenario import Scenario
 from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
 from pytest_stepprof.record.window import Window
@@ -65,7 +66,9 @@ class Run(Record, frozen=True, kw_only=True):
     ``samples_ns[i]`` is the time of ``steps_per_sample`` consecutive steps; ``read_ns[i]`` the time of the reads
     that fed them (inside the sample when ``includes_read``, before it otherwise; empty without batches).
     ``waited_ns[i]`` is how long threads of this process waited for a core meanwhile, added up over threads, because
-    other programs ran; empty where the operating system does not tell.
+    other programs ran; empty where the operating system does not tell. ``same_result`` says whether the run's first
+    step, in its warm-up, gave the result that the first step ever gave, within the tolerances; ``None`` where that was
+    not looked at.
     """
 
     started_at_unix_ns: int
@@ -77,6 +80,7 @@ class Run(Record, frozen=True, kw_only=True):
     read_ns: tuple[int, ...]
     restarts: tuple[Restart, ...]
     waited_ns: tuple[int, ...] = ()
+    same_result: bool | None = None
 
 
 class Dispersion(Record, frozen=True, kw_only=True):
@@ -126,7 +130,9 @@ class Measurement(Record, frozen=True, kw_only=True):
     least that a step can have taken had nothing else run on this machine. ``None`` where waiting is not known.
     ``start_state_digest`` covers the weights that the step started from, ``start_settings_digest`` everything else
     in ``state=`` (empty where it is not known). ``judge`` is how the test itself wants to be judged, ``None`` where
-    that is not known.
+    that is not known. ``repeated`` is the first step against itself from the same state, without any tolerance.
+    ``random_draws`` names the sources of random numbers that the first step drew from. ``quality`` is what was declared
+    to decide in place of equal outputs.
     """
 
     test: TestIdentity
@@ -146,6 +152,9 @@ class Measurement(Record, frozen=True, kw_only=True):
     median_without_waiting_ns: float | None = None
     window: Window
     outputs: StoredOutputs
+    repeated: OutputComparison | None = None
+    random_draws: tuple[str, ...] = ()
+    quality: tuple[QualityValue, ...] = ()
     notices: tuple[Notice, ...]
     clock_cost_ns: int
     wall_clock_s: float

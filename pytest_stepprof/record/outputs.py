@@ -5,8 +5,38 @@ from typing import Literal
 from pytest_stepprof.record.base import Record
 
 OutputNodeKind = Literal["container", "tensor", "number", "text", "bytes", "none"]
-MismatchKind = Literal["structure", "shape", "dtype", "device", "value", "not finite"]
+MismatchKind = Literal["structure", "shape", "dtype", "layout", "device", "value", "not finite"]
 OutputStatus = Literal["equal", "differ", "not compared"]
+
+
+class OutputPart(Record, frozen=True, kw_only=True):
+    """One tensor out of which a leaf can be put together again: ``indices``, ``values``, ``integers``, ``offsets``.
+
+    ``shape`` and ``dtype`` are those of the payload's tensor, which safetensors has a type for.
+    """
+
+    name: str
+    payload_key: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class OutputSample(Record, frozen=True, kw_only=True):
+    """What stands for a leaf that is too large to be stored whole: some elements, and figures over all of them.
+
+    Which elements were kept follows from ``elements`` and ``kept`` alone. ``sha256`` covers all elements in row-major
+    order. The norms are over the finite elements, in float64, and so are ``projections``, their sums with fixed
+    pseudo-random signs; ``None`` where float64 cannot hold them.
+    """
+
+    elements: int
+    kept: int
+    sha256: str
+    not_finite: int
+    sum_of_magnitudes: float | None
+    euclidean_norm: float | None
+    largest_magnitude: float | None
+    projections: tuple[float | None, ...] = ()
 
 
 class OutputNode(Record, frozen=True, kw_only=True):
@@ -15,6 +45,11 @@ class OutputNode(Record, frozen=True, kw_only=True):
     ``path`` is Python's way to it from the result (``['logits'][2]``; empty for the result itself). A container
     has ``keys`` (dict keys, indices) and no value; a tensor's or array's values lie under ``payload_key`` in
     the safetensors payload; a number, text or bytes has its ``value`` as text (numbers as ``repr``, bytes as hex).
+
+    A tensor that safetensors has no type for is taken apart into ``parts`` and has no ``payload_key``; ``layout`` is
+    the recipe by which it was taken apart, ``None`` for plain dense memory, and ``facts`` are its attributes that have
+    to agree exactly (a quantized tensor's axis, say), as name and text. ``sample`` says that the payload holds only
+    some of the elements, as one row.
     """
 
     path: str
@@ -26,6 +61,10 @@ class OutputNode(Record, frozen=True, kw_only=True):
     device_kind: str | None = None
     payload_key: str | None = None
     value: str | None = None
+    layout: str | None = None
+    parts: tuple[OutputPart, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    sample: OutputSample | None = None
 
 
 class StoredOutputs(Record, frozen=True, kw_only=True):
@@ -41,7 +80,8 @@ class OutputMismatch(Record, frozen=True, kw_only=True):
     """One leaf, or one place in the structure, that is not the same.
 
     The largest differences are ``None`` where there is no number to give; ``worst_index`` is where the absolute
-    difference is largest. ``relative_tolerance`` and ``absolute_tolerance`` are the ones used.
+    difference is largest. ``relative_tolerance`` and ``absolute_tolerance`` are the ones used, and ``tolerance_from``
+    says where they come from (``float32``, or the pattern that was given).
     """
 
     path: str
@@ -54,12 +94,33 @@ class OutputMismatch(Record, frozen=True, kw_only=True):
     worst_index: tuple[int, ...] | None = None
     relative_tolerance: float | None = None
     absolute_tolerance: float | None = None
+    tolerance_from: str = ""
+
+
+class UsedTolerance(Record, frozen=True, kw_only=True):
+    """A tolerance that leaves were compared with, where it comes from, and how far apart they were at most.
+
+    The largest differences are over all elements that are finite on both sides, within the tolerance or not.
+    """
+
+    relative: float
+    absolute: float
+    tolerance_from: str
+    leaves: int
+    largest_absolute: float | None = None
+    largest_relative: float | None = None
 
 
 class OutputComparison(Record, frozen=True, kw_only=True):
-    """Stored outputs against stored outputs. ``note`` says why nothing could be compared, when it could not."""
+    """Stored outputs against stored outputs.
+
+    ``note`` says why nothing could be compared, when it could not. ``tolerances`` are all that were used, whatever the
+    status. ``sampled`` are the paths of leaves of which only a sample, norms and a digest were compared.
+    """
 
     status: OutputStatus
     leaves_compared: int
     mismatches: tuple[OutputMismatch, ...]
     note: str | None = None
+    tolerances: tuple[UsedTolerance, ...] = ()
+    sampled: tuple[str, ...] = ()

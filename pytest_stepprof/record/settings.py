@@ -7,8 +7,14 @@ from pytest_stepprof.record.base import Record
 GateMode = Literal["fail", "warn", "off"]
 
 
+OUTPUTS_LIMIT_BYTES = 64 * 2**20
+
+
 class MeasureSettings(Record, frozen=True, kw_only=True):
-    """How a step is measured. ``steps_per_run=None`` means: as many as fill ``run_time_s``."""
+    """How a step is measured. ``steps_per_run=None`` means: as many as fill ``run_time_s``.
+
+    ``outputs_limit_bytes`` is how much of one test's result is stored; of a larger one a sample stands for the rest.
+    """
 
     device: str = "auto"
     warmup_steps: int = 5
@@ -24,6 +30,18 @@ class MeasureSettings(Record, frozen=True, kw_only=True):
     record_memory: bool = False
     keep_trace: bool = False
     seed: int = 20_240_229
+    outputs_limit_bytes: int = OUTPUTS_LIMIT_BYTES
+
+
+class PathTolerance(Record, frozen=True, kw_only=True):
+    """Tolerances for the leaves whose path matches ``pattern``, in which ``*`` stands for any text.
+
+    ``None`` leaves that one as it is. Where several patterns match, the last one counts.
+    """
+
+    pattern: str
+    rtol: float | None = None
+    atol: float | None = None
 
 
 class JudgeSettings(Record, frozen=True, kw_only=True):
@@ -31,7 +49,7 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
 
     ``tolerance`` and ``limit`` are relative slowdowns (0.01 is 1 %). ``level`` is the probability, over all tests
     of the session together, that unchanged code is called ``regressed``. ``rtol`` and ``atol`` replace the
-    tolerances by dtype for outputs when given.
+    tolerances by dtype for outputs when given, and ``tolerances`` both of these for the paths that they name.
     """
 
     tolerance: float = 0.01
@@ -42,3 +60,4 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
     time: GateMode = "fail"
     rtol: float | None = None
     atol: float | None = None
+    tolerances: tuple[PathTolerance, ...] = ()
