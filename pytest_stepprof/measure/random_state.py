@@ -13,6 +13,7 @@ from pytest_stepprof.errors import StateError, UsageError
 
 LARGEST_SEED = 2**64 - 1
 NUMPY_SEEDS = 2**32
+_ACCELERATORS: tuple[tuple[str, ModuleType], ...] = (("cuda", torch.cuda), ("xpu", torch.xpu))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +77,41 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def sources_moved(before: RandomState, after: RandomState) -> tuple[str, ...]:
+    """Give the names of the global sources that somebody drew from, or seeded, between two captures.
+
+    The names are ``python``, ``numpy``, ``torch cpu`` and, for every accelerator, its kind and index: ``cuda:0``. A
+    device that woke up in between counts when it is not where its seed begins.
+    """
+    moved = [
+        ("python", before.python != after.python),
+        ("numpy", not _same_numpy(before.numpy, after.numpy)),
+        ("torch cpu", not torch.equal(before.torch_cpu, after.torch_cpu)),
+    ]
+    known = {(device.kind, device.index): device.state for device in before.devices}
+    for device in after.devices:
+        then = known.get((device.kind, device.index))
+        then = _beginning(device) if then is None else then
+        moved.append((f"{device.kind}:{device.index}", then is None or not torch.equal(then, device.state)))
+    return tuple(name for name, has_moved in moved if has_moved)
+
+
+def _same_numpy(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_numpy(one[key], other[key]) for key in one)
+    return bool(np.array_equal(one, other))
+
+
+def _beginning(device: DeviceRandomState) -> torch.Tensor | None:
+    """Give the state in which a device's generator was when the device woke up, if there is a way to know it."""
+    module = dict(_ACCELERATORS).get(device.kind)
+    generators = getattr(module, "default_generators", ())
+    if device.index >= len(generators):
+        return None
+    twin = torch.Generator(device=f"{device.kind}:{device.index}")
+    return twin.manual_seed(generators[device.index].initial_seed()).get_state()
+
+
 def _restore_numpy(state: dict[str, Any]) -> None:
     try:
         np.random.set_state(state)
@@ -88,7 +124,7 @@ def _restore_numpy(state: dict[str, Any]) -> None:
 
 def _awake_devices() -> Iterator[tuple[str, ModuleType, int]]:
     """Give every device of every accelerator that is already initialised; asking must not initialise one."""
-    for kind, module in (("cuda", torch.cuda), ("xpu", torch.xpu)):
+    for kind, module in _ACCELERATORS:
         if module.is_initialized():
             for index in range(module.device_count()):
                 yield kind, module, index

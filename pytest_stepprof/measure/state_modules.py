@@ -1,92 +1,38 @@
-"""Tensors and modules as parts of a state: restored in their own memory and in their own slots."""
+"""Modules as parts of a state: restored slot by slot, with the same objects in the slots."""
 
-from collections.abc import Iterator
+import copy
+import weakref
+from collections.abc import Container, Iterator
 
 import torch
 
-from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_parts import Part, Phase, Place, Role
-from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy, same_plain
-from pytest_stepprof.measure.tensor_bytes import Digest, dtype_name, is_dense, same_bits
+from pytest_stepprof.measure.state_parts import Part, Place, Role
+from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy
+from pytest_stepprof.measure.tensor_bytes import Digest
 
-_MODULE_OWN = frozenset(vars(torch.nn.Module()))
-_COUNTERS = (bool, int, float, str, type(None))
-
-
-class TensorPart(Part):
-    """A tensor: values, memory, ``requires_grad`` and the gradient that it had, or ``None``.
-
-    ``role`` says in which digest it counts. The capture sets ``gradient``, because it knows the tensors it has seen.
-    """
-
-    live: torch.Tensor
-
-    def __init__(self, live: torch.Tensor, place: Place, phase: Phase, role: Role) -> None:
-        _refuse_tensor(live, place.path)
-        super().__init__(live, place, phase)
-        self.gradient: Part | None = None
-        self.role = role
-        self._is_leaf, self._requires_grad = live.is_leaf, live.requires_grad
-        self._memory = live.detach()  # the same memory, shape and strides, whatever happens to the live tensor
-        self._copy = _distinct(self._memory).clone()
-
-    def restore(self) -> None:
-        """Copy the values into the tensor's own memory, which it gets back if it was given another one."""
-        live = self.live
-        try:
-            with torch.inference_mode(self._memory.is_inference()), torch.no_grad():
-                self._restore_memory()
-                _distinct(self._memory).copy_(self._copy)
-            if live.is_leaf and live.requires_grad != self._requires_grad:
-                live.requires_grad_(self._requires_grad)
-            if self._is_leaf and live.is_leaf:
-                live.grad = self._gradient()
-        except RuntimeError as error:
-            raise StateError(f"{self.path} cannot be put back in place: {error}") from error
-
-    def differences(self) -> Iterator[str]:
-        """Compare memory layout, bits, ``requires_grad`` and which gradient is there."""
-        live = self.live
-        if not _same_layout(live, self._memory) or not same_bits(_distinct(live.detach()), self._copy):
-            yield self.path
-        if live.requires_grad != self._requires_grad:
-            yield f"{self.path}.requires_grad"
-        if self._is_leaf and live.is_leaf and live.grad is not self._gradient():
-            yield f"{self.path}.grad"
-
-    def feed(self, digest: Digest) -> None:
-        """Add name, shape, dtype and bytes."""
-        digest.text(self.name(), str(tuple(self._memory.shape)))
-        digest.tensor(self._copy)
-
-    def _gradient(self) -> torch.Tensor | None:
-        return None if self.gradient is None else self.gradient.live
-
-    def _restore_memory(self) -> None:
-        if self._is_leaf and not self.live.is_leaf:
-            self.live.detach_()
-        if self.live.data_ptr() != self._memory.data_ptr() or not _same_layout(self.live, self._memory):
-            self.live.data = self._memory
+_REGISTERED = ("_parameters", "_buffers", "_modules")
 
 
 class ModulePart(Part):
     """One module without its children's insides: which parameters, buffers and children it had, and its mode."""
 
     role = Role.WEIGHTS
-    _REGISTERED = ("_parameters", "_buffers", "_modules")
+    live: torch.nn.Module
 
     def __init__(self, live: torch.nn.Module, place: Place) -> None:
         super().__init__(live, place)
         self._training = live.training
+        self._kind = type(live)  # torch's parametrizations give a module another class
+        self._listed = _listed_by(live)
         # torch has no public way to see a slot that holds None, or to put an object back into one as it is
-        self._slots = {name: dict(getattr(live, name)) for name in self._REGISTERED}
-        self._counters = {
-            name: value for name, value in vars(live).items() if name not in _MODULE_OWN and type(value) in _COUNTERS
-        }
+        self._slots = {name: dict(getattr(live, name)) for name in _REGISTERED}
         self._extra = _extra_state(live, place.path)
 
     def restore(self) -> None:
         """Put the same parameters, buffers and children back into their slots, and the training flag."""
+        if type(self.live) is not self._kind:
+            self.live.__class__ = self._kind
+        exchanged = False
         for registry, wanted in self._slots.items():
             slots = getattr(self.live, registry)
             for name in [name for name in slots if name not in wanted]:
@@ -94,13 +40,20 @@ class ModulePart(Part):
             for name, item in wanted.items():
                 if name not in slots or slots[name] is not item:
                     slots[name] = item
+                    exchanged = True
+        if exchanged and isinstance(self.live, torch.nn.RNNBase):
+            _list_weights_again(self.live)
         if self.live.training != self._training:
             self.live.training = self._training
+        for name, listed in self._listed.items():
+            setattr(self.live, name, copy.copy(listed))
         if self._extra is not None:
             self.live.set_extra_state(fresh_copy(self._extra, f"{self.path}.extra_state"))
 
     def differences(self) -> Iterator[str]:
         """Compare what stands in each slot, the training flag and the extra state."""
+        if type(self.live) is not self._kind:
+            yield f"{self.path}.__class__"
         for registry, wanted in self._slots.items():
             slots = getattr(self.live, registry)
             for name in dict.fromkeys([*wanted, *slots]):
@@ -117,35 +70,34 @@ class ModulePart(Part):
             digest.text(self.name())
             feed_value(digest, self._extra)
 
-    def changed_counters(self) -> Iterator[str]:
-        """Give the plain attributes that changed since the capture: nothing puts them back."""
-        now = vars(self.live)
-        for name, value in self._counters.items():
-            if name not in now or not same_plain(now[name], value):
-                yield f"{self.path}.{name}"
+    def created(self, known: Container[int]) -> Iterator[str]:
+        """Name children, parameters and buffers that were not there, and a parameter that took another one's place.
+
+        A buffer that took another one's place is not named: assigning to a buffer is the usual way to update it.
+        """
+        for registry, wanted in self._slots.items():
+            for name, item in getattr(self.live, registry).items():
+                updated = registry == "_buffers" and wanted.get(name) is not None
+                if item is not None and id(item) not in known and not updated:
+                    yield f"{self.path}.{name}"
 
 
-def _refuse_tensor(live: torch.Tensor, path: str) -> None:
-    if torch.nn.parameter.is_lazy(live):
-        raise StateError(f"{path} is not initialized yet (a lazy module). Run the module once before handing it in.")
-    if not is_dense(live):
-        what = f"{live.layout} on {live.device.type}" + (", quantized" if live.is_quantized else "")
-        raise StateError(
-            f"{path} is a tensor without plain dense memory ({what}, {dtype_name(live.dtype)}), which cannot be put "
-            "back in place. Leave it out of state=; a sparse gradient goes away with optimizer.zero_grad()."
-        )
+def _listed_by(module: torch.nn.Module) -> dict[str, object]:
+    """Give what torch's own containers of parameters keep beside their slots: the length, or the keys in order."""
+    names = ("_size",) if isinstance(module, torch.nn.ParameterList) else ()
+    names = ("_keys",) if isinstance(module, torch.nn.ParameterDict) else names
+    return {name: copy.copy(getattr(module, name)) for name in names if hasattr(module, name)}
 
 
-def _distinct(tensor: torch.Tensor) -> torch.Tensor:
-    """Narrow every dimension that repeats the same memory (``expand``) to one, so that each element lies alone."""
-    for dimension, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        if size > 1 and stride == 0:
-            tensor = tensor.narrow(dimension, 0, 1)
-    return tensor
+def _list_weights_again(module: torch.nn.RNNBase) -> None:
+    """Let a recurrent module's own list of its weights name what stands in the slots by now.
 
-
-def _same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.shape, one.stride(), one.dtype, one.device) == (other.shape, other.stride(), other.dtype, other.device)
+    torch's own way to do this, ``flatten_parameters``, would move the weights to other memory.
+    """
+    for index, name in enumerate(module._flat_weights_names):
+        if module._parameters.get(name) is not None:
+            module._flat_weights[index] = module._parameters[name]
+    module._flat_weight_refs = [None if weight is None else weakref.ref(weight) for weight in module._flat_weights]
 
 
 def _extra_state(module: torch.nn.Module, path: str) -> object:

@@ -1,17 +1,19 @@
 """The parts of a state, one class for each kind: how it is copied, put back in place and compared.
 
 Every part keeps the live object itself, so that identities, aliases and tied weights survive a restore; only values are
-copied, and what is put back is never the snapshot's own memory. Tensors and modules are in ``state_modules``.
+copied, and what is put back is never the snapshot's own memory. Tensors are in ``state_tensors``, modules in
+``state_modules``, all else in ``state_objects``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
 import torch
 
-from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy, same_plain
+from pytest_stepprof.errors import StateError
+from pytest_stepprof.measure.state_values import attributes_of, differing_paths, feed_value, fresh_copy, same_plain
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 
@@ -63,6 +65,7 @@ class Part:
 
     def __init__(self, live: Any, place: Place, phase: Phase = Phase.IN_PLACE) -> None:
         self.live, self.place, self.phase = live, place, phase
+        self.generation = 0  # 1 for a gradient, 2 for the gradient of a gradient: put back before what it belongs to
 
     @property
     def path(self) -> str:
@@ -78,6 +81,11 @@ class Part:
 
     def feed(self, digest: Digest) -> None:
         """Add the copied values with their names to a digest, or nothing at all."""
+
+    def created(self, known: Container[int]) -> Iterator[str]:
+        """Give the paths of what is new under this part; ``known`` are the ids of the objects that were captured."""
+        del known
+        return iter(())
 
     def name(self) -> str:
         """Give the label without what ``torch.compile`` puts into it, the same for the plain module."""
@@ -123,14 +131,43 @@ class ContainerPart(Part):
             if not _same_key(key, then):
                 yield self.path
                 return
-            same = same_plain(item, part.live) if isinstance(part, PlainPart) else item is part.live
-            if not same:
+            if not _same_item(item, part):
                 yield part.path
 
     def feed(self, digest: Digest) -> None:
         """Add the plain values; everything else in it is a part of its own."""
         for key, part in self.entries:
             if isinstance(part, PlainPart) and not (isinstance(key, str) and key in IMPLEMENTATION_FLAGS):
+                part.feed(digest)
+
+
+class ObjectPart(Part):
+    """An object that an optimizer keeps beside its tensors: which things its attributes held. Filled by the capture."""
+
+    def __init__(self, live: Any, place: Place, phase: Phase) -> None:
+        super().__init__(live, place, phase)
+        self.entries: list[tuple[str, Part]] = []
+
+    def restore(self) -> None:
+        """Set every attribute that holds another thing by now, and take away those that are new."""
+        now, then = attributes_of(self.live), {name: part.live for name, part in self.entries}
+        for name in now.keys() - then.keys():
+            object.__delattr__(self.live, name)
+        for name, item in then.items():
+            if name not in now or now[name] is not item:
+                object.__setattr__(self.live, name, item)  # as it was, also in a frozen dataclass
+
+    def differences(self) -> Iterator[str]:
+        """Compare names, and which object (or which plain value) stands under each."""
+        now, then = attributes_of(self.live), dict(self.entries)
+        for name in dict.fromkeys([*then, *now]):
+            if name not in now or name not in then or not _same_item(now[name], then[name]):
+                yield f"{self.path}.{name}"
+
+    def feed(self, digest: Digest) -> None:
+        """Add the plain values; everything else in it is a part of its own."""
+        for _, part in self.entries:
+            if isinstance(part, PlainPart):
                 part.feed(digest)
 
 
@@ -159,32 +196,26 @@ class LoadedPart(Part):
 
     def __init__(self, live: Any, place: Place, phase: Phase) -> None:
         super().__init__(live, place, phase)
-        self._copy = fresh_copy(live.state_dict(), f"{place.path}.state_dict()")
+        self.copy = fresh_copy(live.state_dict(), f"{place.path}.state_dict()")
 
     def restore(self) -> None:
         """Load a fresh copy."""
-        self.live.load_state_dict(fresh_copy(self._copy, self.path))
+        value = fresh_copy(self.copy, self.path)
+        try:
+            self.live.load_state_dict(value)
+        except Exception as error:
+            raise StateError(
+                f"{self.path}.load_state_dict() failed: {error!r}. It was given a copy of what state_dict() returned."
+            ) from error
 
     def differences(self) -> Iterator[str]:
         """Compare what ``state_dict()`` gives now."""
-        yield from differing_paths(self.live.state_dict(), self._copy, f"{self.path}.state_dict()")
+        yield from differing_paths(self.live.state_dict(), self.copy, f"{self.path}.state_dict()")
 
     def feed(self, digest: Digest) -> None:
         """Add what ``state_dict()`` gave."""
         digest.text(self.name())
-        feed_value(digest, self._copy)
-
-
-class GeneratorPart(Part):
-    """A person's own ``torch.Generator``. It moves whenever somebody draws, so it is neither compared nor digested."""
-
-    def __init__(self, live: torch.Generator, place: Place) -> None:
-        super().__init__(live, place, Phase.GENERATORS)
-        self._state = live.get_state().clone()
-
-    def restore(self) -> None:
-        """Set the generator's state."""
-        self.live.set_state(self._state.clone())
+        feed_value(digest, self.copy)
 
 
 def entries_of(live: Any) -> list[tuple[object, Any]]:
@@ -196,3 +227,7 @@ def _same_key(one: object, other: object) -> bool:
     if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
         return one is other  # optimizers keep their state under the parameters themselves
     return one == other
+
+
+def _same_item(item: object, part: Part) -> bool:
+    return same_plain(item, part.live) if isinstance(part, PlainPart) else item is part.live

@@ -23,7 +23,8 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """View a dense tensor's values, in row-major order, as one row of uint8 on its own device."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8)
+    row = plain.as_strided((plain.numel(),), (1,))  # one element alone may keep any stride and still be contiguous
+    return row.view(torch.uint8)
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -5,40 +5,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import plain_measuring
 import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
 
 from pytest_stepprof.measure.batch_generators import BatchGenerators, generators_of
-from pytest_stepprof.measure.clock import wall_clock
-from pytest_stepprof.measure.phases import Instruments, MeasuredStep, measure_step
-from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.window import TakenWindow, WindowRequest
-from pytest_stepprof.record.measurement import TestIdentity
-from pytest_stepprof.record.settings import MeasureSettings
-from pytest_stepprof.record.window import DeviceObservation, Window
+from pytest_stepprof.measure.phases import MeasuredStep
 
-SETTINGS = MeasureSettings(warmup_steps=2, runs=2, steps_per_run=3)
 NUMBERS = TensorDataset(torch.arange(64.0))
-NO_WINDOW = Window(
-    steps=(2, 3),
-    elapsed_ns=(1, 1),
-    regions=(),
-    operators=(),
-    counters=(),
-    device=DeviceObservation(status="not observed", reason="fake", work_ns=None),
-)
 
 
-def window_without_profiler(
-    run_step: Any, request: WindowRequest, synchronize: Any, *, keep_trace: bool
-) -> TakenWindow:
-    for _ in range(request.numbers[-1] + 1):
-        run_step()
-    return TakenWindow(window=NO_WINDOW, trace=None, notices=())
-
-
-def measured(batches: Any, settings: MeasureSettings = SETTINGS, **more: Any) -> tuple[list[list[float]], MeasuredStep]:
+def measured(batches: Any, **more: Any) -> tuple[list[list[float]], MeasuredStep]:
     """Measure a step of 5 ms, too long to be timed in groups, and return the batches that it was called with too."""
     seen: list[list[float]] = []
 
@@ -48,13 +26,7 @@ def measured(batches: Any, settings: MeasureSettings = SETTINGS, **more: Any) ->
         time.sleep(0.005)
         return tensor.sum()
 
-    return seen, measure_step(
-        StepRequest(step=step, batches=batches, **more),
-        settings,
-        Instruments(wall_clock, time.time_ns, take_window=window_without_profiler),
-        under_test="cpu",
-        test=TestIdentity(key="k", file="f", qualified_name="q", parameters=(), node_id="n"),
-    )
+    return seen, plain_measuring.measured(step, batches=batches, **more)
 
 
 def beginnings(seen: list[list[float]], length: int) -> list[list[list[float]]]:
@@ -216,3 +188,24 @@ def test_two_workers_give_the_same_batches_in_every_run_and_go() -> None:
     seen, _ = measured(loader)
     assert {tuple(map(tuple, begin)) for begin in beginnings(seen, 2)} == {(tuple(seen[0]), tuple(seen[3]))}
     assert children() == before
+
+
+class Augmented(Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.rand(())
+
+
+@needs_fork
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_that_go_on_drawing_are_said_to_give_another_first_batch(persistent: bool) -> None:
+    _, step = measured(forked(Augmented(), persistent_workers=persistent))
+    notices = [notice for notice in step.measurement.notices if notice.code == "another first batch"]
+    assert len(notices) == persistent
+    assert "step does not repeat itself" not in [notice.code for notice in step.measurement.notices]
+    if persistent:
+        assert notices[0].message.startswith("the repetition of the first step began with another batch")
+        assert "persistent_workers=True" in notices[0].remedy
+        assert [run.same_result for run in step.measurement.runs] == [False, False]

@@ -8,7 +8,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from pytest_stepprof.errors import StateError, UsageError
-from pytest_stepprof.measure.random_state import capture_random_state, restore_random_state, seed_everything
+from pytest_stepprof.measure.random_state import (
+    capture_random_state,
+    restore_random_state,
+    seed_everything,
+    sources_moved,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +158,76 @@ def test_cuda_draws_repeat_after_a_restore() -> None:
     first = torch.rand(5, device="cuda")
     restore_random_state(state)
     assert torch.equal(torch.rand(5, device="cuda"), first)
+
+
+@pytest.mark.parametrize(
+    ("draw", "names"),
+    [
+        (lambda: None, ()),
+        (random.random, ("python",)),
+        (lambda: random.gauss(0, 1), ("python",)),
+        (np.random.standard_normal, ("numpy",)),
+        (lambda: torch.rand(1), ("torch cpu",)),
+        (lambda: torch.nn.functional.dropout(torch.ones(3)), ("torch cpu",)),
+        (lambda: list(DataLoader([1, 2])), ("torch cpu",)),
+        (lambda: (torch.rand(1), np.random.rand(), random.random()), ("python", "numpy", "torch cpu")),
+        (lambda: np.random.default_rng(1).random(), ()),
+        (lambda: torch.rand(1, generator=torch.Generator()), ()),
+        (lambda: random.Random(3).random(), ()),
+        (lambda: torch.nn.functional.dropout(torch.ones(3), training=False), ()),
+    ],
+)
+def test_the_sources_that_somebody_drew_from_are_named(draw: Any, names: tuple[str, ...]) -> None:
+    before = capture_random_state()
+    draw()
+    assert sources_moved(before, capture_random_state()) == names
+
+
+def test_the_second_half_of_a_pair_of_gaussians_counts_as_drawn() -> None:
+    np.random.standard_normal()
+    before = capture_random_state()
+    np.random.standard_normal()  # comes from the reserve: only the reserve changes
+    assert sources_moved(before, capture_random_state()) == ("numpy",)
+
+
+def test_attention_in_eval_still_drops_out_and_is_found() -> None:
+    query = torch.ones(1, 1, 4, 8)
+    before = capture_random_state()
+    torch.nn.functional.scaled_dot_product_attention(query, query, query, dropout_p=0.1)
+    assert sources_moved(before, capture_random_state()) == ("torch cpu",)
+
+
+def test_another_kind_of_global_generator_counts_as_moved() -> None:
+    generator = np.random.get_bit_generator()
+    before = capture_random_state()
+    np.random.set_bit_generator(np.random.PCG64(1))
+    try:
+        assert sources_moved(before, capture_random_state()) == ("numpy",)
+    finally:
+        np.random.set_bit_generator(generator)
+
+
+def test_devices_are_named_with_their_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    accelerator = _Accelerator(monkeypatch)
+    asleep = capture_random_state()
+    accelerator.awake = True
+    awake = capture_random_state()
+    accelerator.states = [1, 60]
+    assert sources_moved(awake, capture_random_state()) == ("cuda:1",)
+    assert sources_moved(awake, awake) == ()
+    twins = {"cuda:0": 1, "cuda:1": 2}  # where the seed of each begins
+
+    class Twin:
+        def __init__(self, device: str) -> None:
+            self.state = twins[device]
+
+        def manual_seed(self, seed: int) -> "Twin":
+            assert seed == 11
+            return self
+
+        def get_state(self) -> torch.Tensor:
+            return torch.tensor([self.state], dtype=torch.uint8)
+
+    monkeypatch.setattr(torch, "Generator", Twin)
+    assert sources_moved(asleep, capture_random_state()) == ("cuda:1",)
+    assert sources_moved(capture_random_state(), asleep) == ()

@@ -1,0 +1,202 @@
+"""What a thing looks like that nobody puts back, so that a change of it can be found later and named.
+
+A fingerprint is a tree: one node for each attribute or item, with a mark that is equal as long as the thing looks the
+same. Only small marks are kept, never values. Trees end at things that are restored, at what was reached before, and
+at a depth and a size; what was not looked at in one of two trees is not compared.
+"""
+
+import functools
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import torch
+
+from pytest_stepprof.measure import state_marks as marks
+from pytest_stepprof.measure.state_pieces import pieces_of
+from pytest_stepprof.measure.state_random import GENERATOR_KINDS, generator_text
+from pytest_stepprof.measure.state_values import attributes_of
+
+MOST_NODES = 5_000  # of one attribute's tree
+MOST_BYTES = 256 * 2**20  # of tensors and arrays that are hashed for one attribute
+DEEPEST = 10
+_LISTED = 64  # items of a list of plain values that get a node each
+
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
+_WITH_TEXT = (Enum, PurePath, torch.dtype, torch.device, range, slice)
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
+_MODULE_OWN = frozenset(vars(torch.nn.Module())) - {"training"}
+_WRAPPERS = ("torch._dynamo.", "torch.nn.parallel.", "torch.distributed.")  # they count for themselves
+_HOOKS_OF_MODULE = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+@dataclass
+class Node:
+    """One thing: its mark, what lies inside by the step that leads there (``.name``, ``[key]``), and which object."""
+
+    mark: object
+    inside: dict[str, "Node"] = field(default_factory=dict)
+    identity: int = 0
+    again: bool = False  # the object has its own node elsewhere in the same look
+    cut: bool = False  # there is more inside that was not looked at
+
+
+_NOT_LOOKED_AT = Node("not looked at", cut=True)
+
+
+def differing(now: Node, then: Node, path: str) -> Iterator[str]:
+    """Give the shortest paths at which two trees differ; below such a path nothing more is named."""
+    if now is _NOT_LOOKED_AT or then is _NOT_LOOKED_AT:
+        return
+    if now.again or then.again:
+        if now.identity != then.identity:
+            yield path
+        return
+    if now.mark != then.mark:
+        yield path
+        return
+    for step in dict.fromkeys([*then.inside, *now.inside]):
+        if step in now.inside and step in then.inside:
+            yield from differing(now.inside[step], then.inside[step], path + step)
+        elif not (now.cut or then.cut):
+            yield path + step
+
+
+class Look:
+    """One look at things: every object is entered once; ``restored`` are the ids of objects that are put back."""
+
+    def __init__(self, restored: frozenset[int]) -> None:
+        self._restored = restored
+        self._entered: dict[int, object] = {}  # the objects too, so that no id is used again meanwhile
+        self._nodes_left = self._bytes_left = 0
+
+    def at(self, things: Mapping[str, object]) -> Node:
+        """Look at some attributes by their steps, each with a tree of its own."""
+        node = Node("attributes")
+        for step, thing in things.items():
+            self._nodes_left, self._bytes_left = MOST_NODES, MOST_BYTES
+            node.inside[step] = self._see(thing, DEEPEST)
+        return node
+
+    def _see(self, thing: Any, depth: int) -> Node:
+        self._nodes_left -= 1
+        simple = self._simple_mark(thing)
+        if simple is not None:
+            return Node(simple)
+        if id(thing) in self._entered:
+            return Node("again", identity=id(thing), again=True)
+        self._entered[id(thing)] = thing
+        if isinstance(thing, torch.Tensor | np.ndarray):
+            node = self._values(thing, depth)
+        elif isinstance(thing, GENERATOR_KINDS):
+            node = Node((type(thing), generator_text(thing)))
+        elif depth == 0 or self._nodes_left <= 0:
+            return _NOT_LOOKED_AT
+        else:
+            node = self._enter(thing, depth - 1)
+        if node is not _NOT_LOOKED_AT:
+            node.identity = id(thing)
+        return node
+
+    def _simple_mark(self, thing: Any) -> object:
+        if isinstance(thing, _PLAIN):
+            return type(thing), marks.shortened(repr(thing))
+        if isinstance(thing, _WITH_TEXT):
+            return type(thing), str(thing)
+        if id(thing) in self._restored:
+            return "restored", id(thing)
+        if isinstance(thing, _FUNCTIONS):
+            return marks.function_mark(thing)
+        if isinstance(thing, weakref.ref):
+            target = thing()
+            return "weak", id(target) if id(target) in self._restored else type(target)
+        return None
+
+    def _values(self, thing: "torch.Tensor | np.ndarray[Any, Any]", depth: int) -> Node:
+        pieces = [thing] if isinstance(thing, np.ndarray) else list(pieces_of(thing).values())
+        self._bytes_left -= sum(piece.nbytes for piece in pieces)
+        if self._bytes_left < 0:
+            return _NOT_LOOKED_AT
+        if isinstance(thing, np.ndarray):
+            return self._items(thing.tolist(), depth - 1) if thing.dtype.hasobject else Node(marks.array_mark(thing))
+        node = Node(marks.tensor_mark(thing))
+        if thing.is_leaf and thing.grad is not None:
+            node.inside[".grad"] = self._see(thing.grad, depth)
+        return node
+
+    def _enter(self, thing: Any, depth: int) -> Node:
+        if isinstance(thing, dict | types.MappingProxyType):
+            return self._steps(type(thing), _steps_of_mapping(thing), depth)
+        if isinstance(thing, list | tuple | deque):
+            return self._items(thing, depth)
+        if isinstance(thing, set | frozenset):
+            return Node((type(thing), marks.set_text(thing, (*_PLAIN, tuple))))
+        if isinstance(thing, functools.partial):
+            held = {".func": thing.func, ".args": thing.args, ".keywords": thing.keywords}
+            return self._steps(type(thing), held, depth)
+        if marks.is_opaque(thing):
+            return Node(marks.Same(thing))
+        return self._steps(type(thing), _steps_of_object(thing), depth)
+
+    def _items(self, thing: Any, depth: int) -> Node:
+        items = list(thing)
+        mark = type(thing), len(items)
+        if len(items) > _LISTED and all(isinstance(item, _PLAIN) for item in items):
+            return Node((*mark, marks.shortened("\n".join(f"{type(item).__qualname__} {item!r}" for item in items))))
+        return self._steps(mark, {f"[{index}]": item for index, item in enumerate(items)}, depth)
+
+    def _steps(self, mark: object, steps: Mapping[str, Any], depth: int) -> Node:
+        node = Node(mark)
+        for step, item in steps.items():
+            if self._nodes_left <= 0:
+                node.cut = True
+                break
+            node.inside[step] = self._see(item, depth)
+        return node
+
+
+def module_steps(module: torch.nn.Module) -> dict[str, Any]:
+    """Give what a module keeps outside its slots: plain attributes, and its hooks as lists."""
+    if type(module).__module__.startswith(_WRAPPERS):
+        return {}
+    plain = {
+        f".{name}": item
+        for name, item in attributes_of(module).items()
+        if name not in _MODULE_OWN and not _is_compilers(name)
+    }
+    return plain | hook_steps(module, _HOOKS_OF_MODULE)
+
+
+def hook_steps(owner: object, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Give the hooks that an object has by now, without their numbers, which count on for ever."""
+    registries = {name: getattr(owner, name, None) for name in names}
+    return {
+        f".{name}": tuple(str(marks.function_mark(hook)) for hook in hooks.values())
+        for name, hooks in registries.items()
+        if hooks
+    }
+
+
+def _is_compilers(name: str) -> bool:
+    return name == "_compiled_call_impl" or name.lstrip("_").startswith(("dynamo", "torchdynamo"))
+
+
+def _steps_of_object(thing: object) -> dict[str, Any]:
+    if not isinstance(thing, torch.nn.Module):
+        return {f".{name}": item for name, item in attributes_of(thing).items()}
+    slots = {**thing._parameters, **thing._buffers, **thing._modules}
+    return module_steps(thing) | {f".{name}": item for name, item in slots.items()}
+
+
+def _steps_of_mapping(thing: Mapping[Any, Any]) -> dict[str, Any]:
+    steps = {}
+    for number, (key, item) in enumerate(list(thing.items())):
+        has_text = isinstance(key, (*_PLAIN, *_WITH_TEXT, tuple))
+        steps[f"[{key!r}]" if has_text else f"[<{type(key).__qualname__} {number}>]"] = item
+    return steps
