@@ -1,18 +1,24 @@
 """Stored outputs against stored outputs: what is in the structure first, then every leaf that both sides have."""
 
-import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import safetensors
-import safetensors.torch
 import torch
 
-from pytest_stepprof.errors import OutputError, UsageError
-from pytest_stepprof.measure.leaf_comparison import TOLERANCES, compare_values, tolerance_for
-from pytest_stepprof.measure.output_leaves import REAL_PAIRS
-from pytest_stepprof.measure.tensor_bytes import dtype_name
+from pytest_stepprof.errors import OutputError
+from pytest_stepprof.measure.leaf_comparison import LeafComparison, Where, compare_values
+from pytest_stepprof.measure.output_loading import LoadedOutputs, Tree
+from pytest_stepprof.measure.output_parts_comparison import (
+    TakenApart,
+    compare_parts,
+    facts_for_information,
+    small_floats,
+)
+from pytest_stepprof.measure.output_recipes import REAL_PAIRS
+from pytest_stepprof.measure.output_sampled_comparison import OneSide, compare_sampled
+from pytest_stepprof.measure.output_tolerances import EXACT, TOLERANCES, LeafTolerances, Tolerance, UsedTolerances
 from pytest_stepprof.record.outputs import MismatchKind, OutputComparison, OutputMismatch, OutputNode, StoredOutputs
+from pytest_stepprof.record.settings import PathTolerance
 
 _NOTHING_COMPARED = (
     "nothing was compared: the result holds no tensor, array, number, text or bytes. "
@@ -28,61 +34,64 @@ def compare_outputs(
     *,
     rtol: float | None,
     atol: float | None,
+    tolerances: Sequence[PathTolerance] = (),
 ) -> OutputComparison:
     """Compare two stored results: every difference in structure is a mismatch of its own, then come the values.
 
     ``|after - before| <= atol + rtol * |before|`` with ``torch.testing.assert_close``'s tolerances by dtype, where
-    ``rtol`` and ``atol`` replace them if given; integers, booleans, text and bytes are exact whatever is given. NaN
-    equals NaN and an infinity its like, at the same place. ``leaves_compared`` counts leaves with compared values.
+    ``rtol`` and ``atol`` replace them if given, and ``tolerances`` both of these for the paths that they name;
+    integers, booleans, text and bytes are exact whatever is given. NaN equals NaN and an infinity its like, at the same
+    place. ``leaves_compared`` counts leaves with compared values. A pattern that matches no leaf is told in ``note``.
 
-    Raises OutputError when a payload is not the one that its record names, and UsageError for a negative tolerance.
+    Raises OutputError when a payload is not the one that its record names or the record cannot be right, and
+    UsageError for a negative tolerance.
     """
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (value >= 0 and math.isfinite(value)):
-            raise UsageError(f"{name} is {value!r}; it has to be a finite number that is not negative")
-    comparison = _Comparison(
-        before=_load(before, before_payload, "before"), after=_load(after, after_payload, "after"), rtol=rtol, atol=atol
-    )
-    comparison.compare(_tree(before.nodes), _tree(after.nodes))
+    allowed = LeafTolerances(rtol, atol, tolerances)
+    one, other = LoadedOutputs(before, before_payload, "before"), LoadedOutputs(after, after_payload, "after")
+    comparison = _Comparison(one, other, allowed)
+    comparison.compare_all()
+    for pattern in allowed.unmatched((*one.leaf_paths, *other.leaf_paths)):
+        comparison.notes.append(f"no leaf of the result has a path like {pattern}, for which a tolerance is given")
     return comparison.result()
-
-
-@dataclass(frozen=True)
-class _Tree:
-    node: OutputNode
-    children: dict[str, "_Tree"]
 
 
 class _Comparison:
     """One comparison under way: collects what it finds."""
 
-    def __init__(
-        self,
-        *,
-        before: dict[str, torch.Tensor],
-        after: dict[str, torch.Tensor],
-        rtol: float | None,
-        atol: float | None,
-    ) -> None:
-        self.payloads = (before, after)
-        self.rtol, self.atol = rtol, atol
+    def __init__(self, before: LoadedOutputs, after: LoadedOutputs, allowed: LeafTolerances) -> None:
+        self.before, self.after, self.allowed = before, after, allowed
         self.leaves = 0
         self.mismatches: list[OutputMismatch] = []
+        self.notes: list[str] = []
+        self.sampled: list[str] = []
+        self.used = UsedTolerances()
 
     def result(self) -> OutputComparison:
-        found = tuple(self.mismatches)
-        if found:
-            return OutputComparison(status="differ", leaves_compared=self.leaves, mismatches=found)
-        if not self.leaves:
-            return OutputComparison(status="not compared", leaves_compared=0, mismatches=(), note=_NOTHING_COMPARED)
-        return OutputComparison(status="equal", leaves_compared=self.leaves, mismatches=())
+        notes = self.notes if self.mismatches or self.leaves else [_NOTHING_COMPARED, *self.notes]
+        return OutputComparison(
+            status="differ" if self.mismatches else "equal" if self.leaves else "not compared",
+            leaves_compared=self.leaves,
+            mismatches=tuple(self.mismatches),
+            note="; ".join(notes) or None,
+            tolerances=self.used.records(),
+            sampled=tuple(self.sampled),
+        )
 
-    def compare(self, before: _Tree, after: _Tree) -> None:
-        one, other = before.node, after.node
+    def compare_all(self) -> None:
+        """Walk both sides depth first, without recursion: how deep a stored structure is does not matter."""
+        pairs = [(self.before.tree, self.after.tree)]
+        while pairs:
+            before, after = pairs.pop()
+            if before.node.kind == after.node.kind == "container":
+                self._compare_containers(before, after)
+                shared = [key for key in before.node.keys if key in after.children]
+                pairs += [(before.children[key], after.children[key]) for key in reversed(shared)]
+            else:
+                self._compare_leaves(before.node, after.node)
+
+    def _compare_leaves(self, one: OutputNode, other: OutputNode) -> None:
         if one.kind != other.kind:
             self._say(one, "structure", f"{_what(one)} before, {_what(other)} after")
-        elif one.kind == "container":
-            self._compare_containers(before, after)
         elif one.kind == "tensor":
             self._compare_tensors(one, other)
         elif one.kind == "number":
@@ -93,20 +102,25 @@ class _Comparison:
     def _say(self, node: OutputNode, kind: MismatchKind, message: str) -> None:
         self.mismatches.append(OutputMismatch(path=node.path, kind=kind, message=message))
 
-    def _compare_containers(self, before: _Tree, after: _Tree) -> None:
+    def _add(self, tolerance: Tolerance, found: LeafComparison) -> None:
+        self.leaves += 1
+        self.mismatches += found.mismatches
+        self.used.add(tolerance, found.largest_absolute, found.largest_relative)
+
+    def _compare_containers(self, before: Tree, after: Tree) -> None:
         one, other = before.node, after.node
         if one.type_name != other.type_name:
             self._say(one, "structure", f"a {one.type_name} before, a {other.type_name} after")
+        if (one.value, one.facts) != (other.value, other.facts):
+            self._say(one, "structure", f"described as {_described(one)} before, as {_described(other)} after")
         if _is_sequence(one) and _is_sequence(other):
             if len(one.keys) != len(other.keys):
                 self._say(one, "structure", f"{len(one.keys)} elements before, {len(other.keys)} after")
-        else:
-            for key in (key for key in one.keys if key not in after.children):
-                self._say(before.children[key].node, "structure", f"{key} is missing after")
-            for key in (key for key in other.keys if key not in before.children):
-                self._say(after.children[key].node, "structure", f"{key} is new")
-        for key in (key for key in one.keys if key in after.children):
-            self.compare(before.children[key], after.children[key])
+            return
+        for key in (key for key in one.keys if key not in after.children):
+            self._say(before.children[key].node, "structure", f"{key} is missing after")
+        for key in (key for key in other.keys if key not in before.children):
+            self._say(after.children[key].node, "structure", f"{key} is new")
 
     def _compare_tensors(self, one: OutputNode, other: OutputNode) -> None:
         if one.type_name != other.type_name:
@@ -115,46 +129,45 @@ class _Comparison:
             self._say(one, "shape", f"shape {list(one.shape or ())} before, {list(other.shape or ())} after")
         if one.dtype != other.dtype:
             self._say(one, "dtype", f"{_dtype(one)} before, {_dtype(other)} after")
+        if one.layout != other.layout:
+            self._say(one, "layout", f"{_layout(one)} before, {_layout(other)} after")
         if one.device_kind and other.device_kind and one.device_kind != other.device_kind:
             self._say(one, "device", f"on {one.device_kind} before, on {other.device_kind} after")
-        if one.shape == other.shape and one.dtype == other.dtype:
-            tolerance = tolerance_for(_dtype(one), self.rtol, self.atol)
-            values = [_values(node, payload) for node, payload in zip((one, other), self.payloads, strict=True)]
-            self.leaves += 1
-            self.mismatches += compare_values(values[0], values[1], one.path, tolerance)
+        if (one.shape, one.dtype, one.layout) == (other.shape, other.dtype, other.layout):
+            tolerance = self.allowed.of(_dtype(one), one.path)
+            self._add(tolerance, self._tensor_values(one, other, tolerance))
+
+    def _tensor_values(self, one: OutputNode, other: OutputNode, tolerance: Tolerance) -> LeafComparison:
+        if one.sample is not None or other.sample is not None:
+            self.sampled.append(one.path)
+            sides = OneSide(one, _plain_values(self.before, one)), OneSide(other, _plain_values(self.after, other))
+            return compare_sampled(*sides, tolerance)
+        if one.layout is not None:
+            before, after = TakenApart(one, self.before.parts(one)), TakenApart(other, self.after.parts(other))
+            self.notes += [f"{one.path or 'the result'}: {fact}" for fact in facts_for_information(one, other)]
+            return compare_parts(before, after, tolerance)
+        return compare_values(self.before.values(one), self.after.values(other), Where(one.path), tolerance)
 
     def _compare_numbers(self, one: OutputNode, other: OutputNode) -> None:
         if one.type_name != other.type_name:
             self._say(one, "dtype", f"a {one.type_name} before, a {other.type_name} after")
             return
-        self.leaves += 1
-        if one.value == other.value:
-            return
-        before, after = _number(one), _number(other)
+        before, after = _number(one, "before"), _number(other, "after")
         if isinstance(before, int) or isinstance(after, int):
-            self._say_exact(one, before, after)
+            self._add(EXACT, _compare_exact_numbers(one, before, after))
             return
-        kind = torch.complex128 if isinstance(before, complex) else torch.float64
+        kind = torch.complex128 if isinstance(before, complex) or isinstance(after, complex) else torch.float64
         dtype = one.type_name.removeprefix("numpy.")
         # a Python float counts as float64 and a complex as complex128, as assert_close treats them
-        tolerance = tolerance_for(dtype if dtype in TOLERANCES else dtype_name(kind), self.rtol, self.atol)
-        tensors = torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind)
-        self.mismatches += compare_values(*tensors, one.path, tolerance)
-
-    def _say_exact(self, node: OutputNode, before: object, after: object) -> None:
-        self.mismatches.append(
-            OutputMismatch(
-                path=node.path,
-                kind="value",
-                message=f"{before!r} before, {after!r} after",
-                elements=1,
-                elements_beyond=1,
-                **_exact_sizes(before, after),
-                worst_index=(),
-                relative_tolerance=0.0,
-                absolute_tolerance=0.0,
-            )
-        )
+        own = dtype if dtype in TOLERANCES else "complex128" if kind is torch.complex128 else "float64"
+        tolerance = self.allowed.of(own, one.path)
+        close = None
+        if isinstance(before, float) and isinstance(after, float):
+            close = _if_close(before, after, tolerance)
+        if close is None:
+            tensors = torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind)
+            close = compare_values(*tensors, Where(one.path), tolerance)
+        self._add(tolerance, close)
 
     def _compare_texts(self, one: OutputNode, other: OutputNode) -> None:
         if one.type_name != other.type_name:
@@ -166,76 +179,62 @@ class _Comparison:
             self._say(one, "value", _first_difference(before, after, unit))
 
 
-def _load(stored: StoredOutputs, payload: bytes, side: str) -> dict[str, torch.Tensor]:
-    """Read a payload after its digest has been checked, so that only bytes that stepprof wrote are looked into."""
-    digest = hashlib.sha256(payload).hexdigest() if payload else None
-    if len(payload) != stored.payload_bytes or digest != stored.payload_sha256:
-        raise OutputError(
-            f"The stored output values ({side}) are damaged: {len(payload)} bytes with sha256 {digest}, but the record "
-            f"names {stored.payload_bytes} bytes with sha256 {stored.payload_sha256}. Store this baseline again."
-        )
-    if not payload:
-        return {}
-    try:
-        return dict(safetensors.torch.load(payload))
-    except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise OutputError(
-            f"The stored output values ({side}) are not a safetensors file: {error}. Store this baseline again."
-        ) from error
+def _plain_values(side: LoadedOutputs, node: OutputNode) -> torch.Tensor:
+    """Give the values of a tensor that lies in memory element after element, its small floats as numbers."""
+    if node.layout is None:
+        return side.values(node)
+    return small_floats(side.parts(node)["bits"], node.dtype or "")
 
 
-def _tree(nodes: tuple[OutputNode, ...]) -> _Tree:
-    """Rebuild the nesting from the depth-first list; a list that does not add up is damaged."""
-    rest = iter(nodes)
-
-    def grow() -> _Tree:
-        node = next(rest)
-        return _Tree(node, {key: grow() for key in node.keys})
-
-    try:
-        root = grow()
-    except (RuntimeError, StopIteration, RecursionError) as error:
-        raise OutputError("The stored structure ends too early or is nested without end: store it again.") from error
-    if next(rest, None) is not None:
-        raise OutputError("The stored structure has places that belong to no container: store it again.")
-    return root
-
-
-def _values(node: OutputNode, payload: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Find a node's values in the payload and rebuild complex ones; the payload has to be what the node says."""
-    tensor = payload.get(node.payload_key or "")
-    if tensor is None:
-        raise OutputError(f"The stored values of {node.path or 'the result'} are missing: store this baseline again.")
-    if (node.dtype or "").endswith(REAL_PAIRS) and tensor.shape[-1:] == (2,):
-        tensor = torch.view_as_complex(tensor)
-    found = f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
-    expected = f"{_dtype(node)} {list(node.shape or ())}"
-    if found != expected:
-        raise OutputError(
-            f"The stored values of {node.path or 'the result'} are {found}, but the record says {expected}: "
-            "store this baseline again."
-        )
-    return tensor
-
-
-def _number(node: OutputNode) -> int | float | complex:
+def _number(node: OutputNode, side: str) -> int | float | complex:
     text = node.value or ""
     try:
         if text in ("True", "False"):
             return text == "True"
         return int(text) if text.lstrip("-").isdigit() else complex(text) if "j" in text else float(text)
     except ValueError as error:
-        raise OutputError(f"The stored number at {node.path or 'the result'} is {text!r}: store it again.") from error
+        raise OutputError(
+            f"The stored number at {node.path or 'the result'} ({side}) is {text[:60]!r}: store this baseline again."
+        ) from error
 
 
-def _exact_sizes(before: object, after: object) -> dict[str, float | None]:
+def _compare_exact_numbers(node: OutputNode, before: object, after: object) -> LeafComparison:
+    if before == after:
+        return LeafComparison((), 0.0, 0.0 if before else None)
+    absolute, relative = _exact_sizes(before, after)
+    mismatch = OutputMismatch(
+        path=node.path,
+        kind="value",
+        message=f"{before!r} before, {after!r} after",
+        elements=1,
+        elements_beyond=1,
+        largest_absolute=absolute,
+        largest_relative=relative,
+        worst_index=(),
+        relative_tolerance=0.0,
+        absolute_tolerance=0.0,
+        tolerance_from=EXACT.source,
+    )
+    return LeafComparison((mismatch,), absolute, relative)
+
+
+def _exact_sizes(before: object, after: object) -> tuple[float | None, float | None]:
     if not isinstance(before, int) or not isinstance(after, int):
-        return {}
+        return None, None
     try:
         difference = float(abs(after - before))
-        return {"largest_absolute": difference, "largest_relative": difference / abs(before) if before else None}
+        return difference, difference / abs(before) if before else None
     except OverflowError:
-        return {}
+        return None, None
+
+
+def _if_close(before: float, after: float, tolerance: Tolerance) -> LeafComparison | None:
+    """Say that two floats are close, which most of them are, without making tensors of them; ``None`` if not so."""
+    size, difference = abs(before), abs(after - before)
+    if not (math.isfinite(size) and difference <= tolerance.absolute + tolerance.relative * size):
+        return None
+    relative = difference / size if size > 0 else math.inf
+    return LeafComparison((), difference, relative if math.isfinite(relative) else None)
 
 
 def _first_difference(before: str, after: str, unit: str) -> str:
@@ -254,6 +253,14 @@ def _is_sequence(node: OutputNode) -> bool:
 
 def _dtype(node: OutputNode) -> str:
     return (node.dtype or "").removesuffix(REAL_PAIRS)
+
+
+def _layout(node: OutputNode) -> str:
+    return "dense" if node.layout is None else node.layout
+
+
+def _described(node: OutputNode) -> str:
+    return ", ".join([*([node.value] if node.value else []), *(f"{name} {value}" for name, value in node.facts)])
 
 
 def _what(node: OutputNode) -> str:

@@ -1,23 +1,24 @@
 """A step's result as the test gets it: the same structure, and no memory that a later step could write into."""
 
 import copy
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 
-from pytest_stepprof.measure.containers import open_container
+from pytest_stepprof.measure.attributes import attribute_names
+from pytest_stepprof.measure.containers import Opened, open_container
 
 
 def independent_copy(result: Any) -> Any:
     """Copy tensors (detached, to the CPU) and NumPy arrays, and rebuild what ``open_container`` opens around them.
 
-    Containers keep their types: a named tuple stays one, and so do subclasses and dataclasses. Where a container's type
-    does not let itself be copied, a plain tuple, list or dict stands for it. Everything else is handed on as it is. One
-    object that occurs several times is one object in the copy, too. ``result`` must not contain itself.
+    Containers keep their types: a named tuple stays one, and so do subclasses, dataclasses, attrs classes and what is
+    registered with torch's pytree. Where a container's type does not let itself be copied, a plain tuple, list or dict
+    stands for it. Tensors keep their layout, dtype and quantization. Everything else is handed on as it is. One object
+    that occurs several times is one object in the copy, too. ``result`` must not contain itself.
     """
     return _Copying().copy(result)
 
@@ -34,16 +35,36 @@ class _Copying:
 
     def _fresh(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value.detach().to("cpu", copy=True)
-        if isinstance(value, np.ndarray):
+            return self._tensor(value)
+        if isinstance(value, np.ndarray | bytearray):
             return value.copy()
-        if open_container(value) is None:
+        if isinstance(value, memoryview):
+            return memoryview(bytearray(value))
+        opened = open_container(value)
+        if opened is None:
             return value
+        if opened.rebuild is not None:
+            return self._registered(opened, opened.rebuild)
         if isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, tuple):
             return self._tuple(value)
-        return self._attributes(value) if dataclasses.is_dataclass(value) else self._sequence(value)
+        names = attribute_names(value)
+        return self._sequence(value) if names is None else self._attributes(value, names)
+
+    def _tensor(self, value: torch.Tensor) -> torch.Tensor:
+        with suppress(Exception):  # whatever a subclass makes of being copied
+            return _own_tensor(value)
+        with torch._C.DisableTorchFunctionSubclass():
+            return _own_tensor(value)
+
+    def _registered(self, opened: Opened, rebuild: Callable[[Sequence[Any]], Any]) -> Any:
+        items = [self.copy(child.value) for child in opened.children]
+        with suppress(Exception):
+            return rebuild(items)
+        keys = [child.key for child in opened.children]
+        numbered = keys == [str(index) for index in range(len(keys))]
+        return items if numbered else dict(zip(keys, items, strict=True))
 
     def _mapping(self, value: Mapping[Any, Any]) -> Any:
         items = {key: self.copy(item) for key, item in value.items()}
@@ -73,10 +94,35 @@ class _Copying:
             return twin
         return items
 
-    def _attributes(self, value: Any) -> Any:
-        """Copy a dataclass without its ``__init__``, which may compute, check or refuse."""
-        twin = copy.copy(value)
-        for field in dataclasses.fields(value):
-            if hasattr(value, field.name):
-                object.__setattr__(twin, field.name, self.copy(getattr(value, field.name)))
-        return twin
+    def _attributes(self, value: Any, names: tuple[str, ...]) -> Any:
+        """Copy an object without its ``__init__``, which may compute, check or refuse."""
+        items = {name: self.copy(getattr(value, name)) for name in names if hasattr(value, name)}
+        with suppress(Exception):
+            twin = copy.copy(value)
+            for name, item in items.items():
+                object.__setattr__(twin, name, item)
+            return twin
+        return items
+
+
+def _own_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    detached = tensor.detach()
+    if detached.layout is torch.jagged:
+        return _own_jagged(detached)
+    if detached.is_nested:
+        return torch.nested.nested_tensor([_own_tensor(row) for row in detached.unbind()], dtype=detached.dtype)
+    if detached.dtype.itemsize == 1 and detached.layout is torch.strided and not detached.is_quantized:
+        # torch can view every dtype of one byte as bytes, but not copy every one
+        return detached.view(torch.uint8).to("cpu", copy=True).view(detached.dtype)
+    return detached.to("cpu", copy=True)
+
+
+def _own_jagged(tensor: Any) -> torch.Tensor:
+    """Copy a nested tensor with its offsets, which torch's own copy would share: the step may keep them in a buffer."""
+    lengths = tensor.lengths()
+    return torch.nested.nested_tensor_from_jagged(
+        tensor.values().to("cpu", copy=True),
+        tensor.offsets().to("cpu", copy=True),
+        None if lengths is None else lengths.to("cpu", copy=True),
+        jagged_dim=next(place for place, size in enumerate(tensor.shape) if type(size) is torch.SymInt),
+    )

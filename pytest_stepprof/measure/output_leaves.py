@@ -1,183 +1,163 @@
-"""One leaf of a step's result at a time: copied to the CPU at once, or refused with a way out."""
+"""One leaf of a step's result at a time: described, its values planned for the payload, or refused with a way out."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import types
+from collections.abc import Iterator, MappingView
+from pathlib import PurePath
 
 import numpy as np
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.containers import type_name
-from pytest_stepprof.measure.tensor_bytes import dtype_name, is_dense
-from pytest_stepprof.record.outputs import OutputNode
+from pytest_stepprof.measure.output_payload import Payload
+from pytest_stepprof.measure.output_recipes import REAL_PAIRS, STORED_DTYPES, TakenApart, stored_dtype, take_apart
+from pytest_stepprof.measure.plain_text import plain_number, plain_word, type_name
+from pytest_stepprof.record.outputs import OutputNode, OutputPart
 
-REAL_PAIRS = " as real pairs"  # how the payload holds complex values, for which safetensors has no type
-STORED_DTYPES = frozenset(
-    {
-        torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
-        torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64,
-        torch.complex128,
-    }
-)  # fmt: skip
+__all__ = ["ACCEPTED", "REAL_PAIRS", "Leaves", "refusal"]
+
 ACCEPTED = (
-    "stepprof compares tensors, NumPy arrays, numbers, text, bytes and None, inside tuples, named tuples, lists, "
-    "deques, mappings and dataclasses"
+    "stepprof compares tensors, NumPy arrays, numbers, text, enums, bytes and None, inside tuples, named tuples, "
+    "lists, deques, mappings, dataclasses, attrs classes, simple namespaces and what is registered with torch's pytree"
+)
+_DEFAULT_ADVICE = (
+    "Return the parts of it that matter as one of these, make its class a dataclass, or register it with "
+    "torch.utils._pytree.register_pytree_node"
 )
 _ADVICE = (
     ((set, frozenset), "A set has no order: return sorted(...) of it"),
     ((torch.distributions.Distribution,), "Return its parameters, for instance (d.mean, d.variance)"),
     ((torch.nn.Module,), "Return dict(module.state_dict()), or the tensors of it that matter"),
     ((torch.optim.Optimizer,), "Return the tensors of its state that matter"),
+    ((torch.Generator,), "Return its state, g.get_state()"),
+    ((types.CoroutineType,), "It was never awaited: run it to its end inside the step, and return what it gives"),
     ((Iterator,), "An iterator can be read only once: return list(...) of it"),
+    ((range, MappingView), "Return list(...) of it"),
+    ((PurePath,), "A path differs from machine to machine: return what matters of it as text"),
+    ((memoryview,), "Only rows of bytes are stored as they are: return numpy.asarray(...) of it"),
     ((np.ndarray, np.generic), "Return it as a plain array of numbers, without mask, names or objects"),
 )
 
 
-@dataclass
-class Payload:
-    """The tensors taken so far by their key; memory that is returned twice is kept once."""
+class Leaves:
+    """Describes the leaves of one result; what occurs twice is taken apart once."""
 
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    _keys: dict[object, str] = field(default_factory=dict)
-    _sources: list[torch.Tensor] = field(default_factory=list)
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+        self._taken: dict[int, tuple[torch.Tensor, TakenApart]] = {}  # holds the tensors, so that no id is used twice
 
-    def add(self, place: object, tensor: torch.Tensor) -> str:
-        """Keep a copy of ``tensor`` on the CPU, contiguous, unless ``place`` was kept before; return its key."""
-        key = self._keys.get(place)
-        if key is None:
-            key = self._keys[place] = f"tensor {len(self.tensors)}"
-            self.tensors[key] = _own_copy(tensor)
-            self._sources.append(tensor)  # memory that is let go may come again, as the place of another tensor
-        return key
+    def node(self, value: object, path: str) -> OutputNode:
+        """Describe one leaf. Raises OutputError with its path, its type and what to return instead."""
+        if value is None:
+            return OutputNode(path=path, kind="none", type_name="None")
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        if isinstance(value, np.ndarray):
+            return self._array(value, path)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return self._bytes(value, path)
+        word = plain_word(value)
+        return self._number(value, path) if word is None else self._text(value, word, path)
 
+    def _tensor(self, tensor: torch.Tensor, path: str) -> OutputNode:
+        taken = self._take_apart(tensor, path)
+        dense = taken.layout is None
+        with torch._C.DisableTorchFunctionSubclass():
+            device_kind = tensor.device.type
+        return OutputNode(
+            path=path,
+            kind="tensor",
+            type_name=_tensor_type(tensor),
+            shape=taken.shape,
+            dtype=taken.dtype,
+            device_kind=device_kind,
+            payload_key=self.payload.add(taken.parts[0][1], path) if dense else None,
+            layout=taken.layout,
+            parts=() if dense else tuple(self._part(name, part, path, taken) for name, part in taken.parts),
+            facts=taken.facts,
+        )
 
-def leaf_node(value: object, path: str, payload: Payload) -> OutputNode:
-    """Store one leaf. Raises OutputError with its path, its type and what to return instead."""
-    if value is None:
-        return OutputNode(path=path, kind="none", type_name="None")
-    if isinstance(value, torch.Tensor):
-        return _tensor_node(value, path, payload)
-    if isinstance(value, np.ndarray):
-        return _array_node(value, path, payload)
-    if isinstance(value, str):
-        return OutputNode(path=path, kind="text", type_name=type_name(value), value=_storable(value, path))
-    if isinstance(value, bytes):
-        return OutputNode(path=path, kind="bytes", type_name=type_name(value), value=value.hex())
-    text = _number_text(value)
-    if text is None:
-        raise refusal(value, path)
-    # NumPy 1 and 2 call some of their scalar types by different names, but their dtypes alike
-    name = f"numpy.{value.dtype.name}" if isinstance(value, np.generic) else type_name(value)
-    return OutputNode(path=path, kind="number", type_name=name, value=text)
+    def _take_apart(self, tensor: torch.Tensor, path: str) -> TakenApart:
+        known = self._taken.get(id(tensor))
+        if known is None:
+            try:
+                known = self._taken[id(tensor)] = (tensor, take_apart(tensor))
+            except OutputError as error:
+                raise refusal(tensor, path, str(error)) from error
+        return known[1]
+
+    def _part(self, name: str, part: torch.Tensor, path: str, taken: TakenApart) -> OutputPart:
+        if taken.layout == "bits":  # one part, element for element: a sample can stand for it
+            key = self.payload.add(part, path, numbers=taken.numbers)
+        else:
+            key = self.payload.add(part, path, whole=True)
+        return OutputPart(name=name, payload_key=key, shape=tuple(part.shape), dtype=stored_dtype(part.dtype))
+
+    def _array(self, array: np.ndarray, path: str) -> OutputNode:
+        if isinstance(array, np.ma.MaskedArray):
+            raise refusal(array, path, "Return its data and its mask, (a.data, a.mask)")
+        try:
+            dtype = torch.from_numpy(np.zeros(0, dtype=array.dtype.newbyteorder("="))).dtype
+        except (TypeError, ValueError) as error:
+            raise refusal(array, path, _array_advice(array)) from error
+        if dtype not in STORED_DTYPES:
+            raise refusal(array, path, _array_advice(array))
+        return OutputNode(
+            path=path,
+            kind="tensor",
+            type_name=type_name(array),
+            shape=array.shape,
+            dtype=stored_dtype(dtype),
+            payload_key=self.payload.add(array, path),
+        )
+
+    def _bytes(self, value: bytes | bytearray | memoryview, path: str) -> OutputNode:
+        if isinstance(value, memoryview) and (value.ndim != 1 or value.format not in ("B", "b", "c")):
+            raise refusal(value, path)
+        self.payload.count_words(value.nbytes if isinstance(value, memoryview) else len(value), path, "bytes")
+        return OutputNode(path=path, kind="bytes", type_name=type_name(value), value=bytes(value).hex())
+
+    def _text(self, value: object, word: str, path: str) -> OutputNode:
+        try:
+            size_bytes = len(word.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise OutputError(
+                f"The step's result{path} is text with a lone surrogate at position {error.start}, which no file can "
+                "hold. Return it encoded: text.encode('utf-8', 'surrogatepass')."
+            ) from error
+        self.payload.count_words(size_bytes, path, "text")
+        return OutputNode(path=path, kind="text", type_name=type_name(value), value=word)
+
+    def _number(self, value: object, path: str) -> OutputNode:
+        text = plain_number(value)
+        if text is None:
+            raise refusal(value, path)
+        self.payload.count_words(len(text), path, "a number")
+        # NumPy 1 and 2 call some of their scalar types by different names, but their dtypes alike
+        name = f"numpy.{value.dtype.name}" if isinstance(value, np.generic) else type_name(value)
+        return OutputNode(path=path, kind="number", type_name=name, value=text)
 
 
 def refusal(value: object, path: str, advice: str = "") -> OutputError:
     """Build the error for something in the result that cannot be stored."""
-    default = "Return the parts of it that matter as one of these"
     if not advice:
-        advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), default)
+        advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), _DEFAULT_ADVICE)
     return OutputError(
         f"The step's result{path} is of type {type_name(value)}, which cannot be compared. {ACCEPTED}. {advice}."
     )
 
 
-def _tensor_node(tensor: torch.Tensor, path: str, payload: Payload) -> OutputNode:
-    if not is_dense(tensor) or tensor.dtype not in STORED_DTYPES:
-        raise refusal(tensor, path, _tensor_advice(tensor))
-    key = payload.add(_memory(tensor), tensor)
-    return OutputNode(
-        path=path,
-        kind="tensor",
-        type_name=_tensor_type(tensor),
-        shape=tuple(tensor.shape),
-        dtype=_stored_dtype(tensor.dtype),
-        device_kind=tensor.device.type,
-        payload_key=key,
-    )
-
-
-def _array_node(array: np.ndarray, path: str, payload: Payload) -> OutputNode:
-    if isinstance(array, np.ma.MaskedArray):
-        raise refusal(array, path, "Return its data and its mask, (a.data, a.mask)")
-    try:
-        tensor = torch.from_numpy(np.array(array, order="C", copy=True, subok=False))
-    except (TypeError, ValueError) as error:
-        raise refusal(array, path, f"Its dtype is {array.dtype}: {str(error).rstrip('.')}") from error
-    place = ("array", array.ctypes.data, array.shape, array.strides, str(array.dtype))
-    key = payload.add(place, tensor)
-    return OutputNode(
-        path=path,
-        kind="tensor",
-        type_name=type_name(array),
-        shape=array.shape,
-        dtype=_stored_dtype(tensor.dtype),
-        payload_key=key,
-    )
+def _array_advice(array: np.ndarray) -> str:
+    found = f"Its dtype is {array.dtype}"
+    if array.dtype.names is not None:
+        return f"{found}: return {{name: a[name] for name in a.dtype.names}}"
+    if array.dtype.kind in "mM":
+        return f"{found}: return a.astype('int64'), and its unit as text"
+    if array.dtype.kind in "OUS":
+        return f"{found}: return a.tolist()"
+    return f"{found}, which torch does not have: return a.astype('float64'), if that is exact enough"
 
 
 def _tensor_type(tensor: torch.Tensor) -> str:
     """Give the type's name; that a tensor is a parameter or a buffer of some module is not a part of the result."""
     registered = type(tensor).__module__ == "torch.nn.parameter"
     return "torch.Tensor" if registered else type_name(tensor)
-
-
-def _memory(tensor: torch.Tensor) -> object:
-    """Name the memory that a tensor shows and the way it shows it; equal names mean equal values."""
-    return (
-        tensor.device,
-        tensor.data_ptr(),
-        tensor.dtype,
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.is_conj(),
-        tensor.is_neg(),
-    )
-
-
-def _own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    copy = tensor.detach().resolve_conj().resolve_neg().to("cpu", copy=True).contiguous()
-    return torch.view_as_real(copy).contiguous() if copy.is_complex() else copy
-
-
-def _stored_dtype(dtype: torch.dtype) -> str:
-    return dtype_name(dtype) + (REAL_PAIRS if dtype.is_complex else "")
-
-
-def _tensor_advice(tensor: torch.Tensor) -> str:
-    found = f"It is {tensor.layout} of {tensor.dtype} on {tensor.device.type}"
-    if tensor.is_nested:
-        return f"{found}: return tuple(t.unbind())"
-    if tensor.is_quantized:
-        return f"{found}: return (t.int_repr(), t.q_scale(), t.q_zero_point())"
-    if tensor.layout is torch.sparse_coo:
-        return f"{found}: return t.to_dense(), or (t.coalesce().indices(), t.coalesce().values())"
-    if tensor.layout is not torch.strided:
-        return f"{found}: return t.to_dense()"
-    if tensor.device.type == "meta":
-        return f"{found}, where it has no values: return it from a real device"
-    return f"{found}: return t.float()"
-
-
-def _storable(text: str, path: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise OutputError(
-            f"The step's result{path} is text with a lone surrogate at position {error.start}, which no file can hold. "
-            "Return it encoded: text.encode('utf-8', 'surrogatepass')."
-        ) from error
-    return str.__str__(text)
-
-
-def _number_text(value: object) -> str | None:
-    """Give a number as the repr of the Python number that it equals exactly; ``None`` when it is none."""
-    if isinstance(value, np.generic):
-        value = value.item() if value.dtype.kind in "biufc" else None
-    try:
-        if isinstance(value, bool | int):
-            return repr(value) if isinstance(value, bool) else int.__repr__(value)
-        if isinstance(value, float):
-            return float.__repr__(value)
-        return complex.__repr__(value) if isinstance(value, complex) else None
-    except ValueError:  # a whole number with more digits than Python is willing to write
-        return None

@@ -4,13 +4,15 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import safetensors.torch
+import msgspec
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.containers import open_container, type_name
+from pytest_stepprof.measure.containers import Opened, open_container, type_name
 from pytest_stepprof.measure.output_comparison import compare_outputs
-from pytest_stepprof.measure.output_leaves import Payload, leaf_node, refusal
-from pytest_stepprof.record.outputs import OutputComparison, OutputNode, StoredOutputs
+from pytest_stepprof.measure.output_leaves import Leaves, refusal
+from pytest_stepprof.measure.output_payload import Payload
+from pytest_stepprof.record.outputs import OutputComparison, OutputNode, OutputSample, StoredOutputs
+from pytest_stepprof.record.settings import OUTPUTS_LIMIT_BYTES
 
 __all__ = ["TakenOutputs", "compare_outputs", "same_outputs", "take_outputs"]
 
@@ -28,16 +30,19 @@ class TakenOutputs:
     payload: bytes
 
 
-def take_outputs(result: object) -> TakenOutputs:
+def take_outputs(result: object, *, limit_bytes: int = OUTPUTS_LIMIT_BYTES) -> TakenOutputs:
     """Copy a step's result, detached, to the CPU and into bytes, before anything else runs.
 
     ``leaf_count`` counts the leaves that can be compared: tensors, arrays, numbers, text and bytes, but not ``None``.
-    Tensors that show the same memory in the same way are stored once. Raises OutputError with the path and the type of
-    the first thing that cannot be stored, and how to reduce it.
+    Tensors that show the same memory in the same way are stored once. When all values together come to more than
+    ``limit_bytes``, the largest tensors are stored as a sample with figures over all their elements.
+
+    Raises OutputError with the path and the type of the first thing that cannot be stored, and how to reduce it.
     """
-    payload = Payload()
-    nodes = tuple(_nodes(result, "", payload, ()))
-    content = safetensors.torch.save(payload.tensors) if payload.tensors else b""
+    payload = Payload(limit_bytes)
+    planned = list(_nodes(result, "", Leaves(payload), ()))
+    content, samples = payload.content()
+    nodes = tuple(_with_sample(node, samples) for node in planned)
     stored = StoredOutputs(
         nodes=nodes,
         leaf_count=sum(node.kind not in ("container", "none") for node in nodes),
@@ -57,10 +62,10 @@ def same_outputs(
     return compare_outputs(before.stored, before.payload, after.stored, after.payload, rtol=rtol, atol=atol)
 
 
-def _nodes(value: object, path: str, payload: Payload, parents: tuple[int, ...]) -> Iterator[OutputNode]:
-    opened = open_container(value)
+def _nodes(value: object, path: str, leaves: Leaves, parents: tuple[int, ...]) -> Iterator[OutputNode]:
+    opened = _open(value, path)
     if opened is None:
-        yield leaf_node(value, path, payload)
+        yield leaves.node(value, path)
         return
     if id(value) in parents or len(parents) > _DEEPEST:
         raise OutputError(
@@ -73,6 +78,27 @@ def _nodes(value: object, path: str, payload: Payload, parents: tuple[int, ...])
     keys = tuple(child.key for child in opened.children)
     if len(set(keys)) < len(keys):
         raise refusal(value, path, "Two of its keys read alike: give every value a key of its own")
-    yield OutputNode(path=path, kind="container", type_name=opened.type_name, keys=keys)
+    facts = () if opened.context is None else (("context", opened.context),)
+    yield OutputNode(path=path, kind="container", type_name=opened.type_name, keys=keys, facts=facts)
     for child in opened.children:
-        yield from _nodes(child.value, path + child.step, payload, (*parents, id(value)))
+        yield from _nodes(child.value, path + child.step, leaves, (*parents, id(value)))
+
+
+def _open(value: object, path: str) -> Opened | None:
+    try:
+        return open_container(value)
+    except Exception as error:
+        raise OutputError(
+            f"The step's result{path} is of type {type_name(value)}, and looking into it raised "
+            f"{type(error).__name__}: {error}. Return the parts of it that matter."
+        ) from error
+
+
+def _with_sample(node: OutputNode, samples: dict[str, OutputSample]) -> OutputNode:
+    """Write down in a planned node that its values turned out to be a sample."""
+    keys = [node.payload_key or "", *(part.payload_key for part in node.parts)]
+    sample = next((samples[key] for key in keys if key in samples), None)
+    if sample is None:
+        return node
+    parts = tuple(msgspec.structs.replace(part, shape=(sample.kept,)) for part in node.parts)
+    return msgspec.structs.replace(node, sample=sample, parts=parts)

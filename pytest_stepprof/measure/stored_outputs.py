@@ -14,22 +14,27 @@ from pytest_stepprof.store.directory import Store
 def compare_with_stored(
     store: Store, before: StoredOutputs, after: StoredOutputs, after_payload: bytes, judge: JudgeSettings
 ) -> OutputComparison:
-    """Compare outputs at hand with stored ones, with the tolerances of ``judge``.
+    """Compare outputs at hand with stored ones, with the tolerances of ``judge``, those for paths included.
 
     Raises:
         StoreError: the stored payload is missing or damaged.
+        OutputError: the stored payload or the record of it cannot be right.
     """
     before_payload = stored_payload(store, before)
-    return compare_outputs(before, before_payload, after, after_payload, rtol=judge.rtol, atol=judge.atol)
+    return compare_outputs(
+        before, before_payload, after, after_payload, rtol=judge.rtol, atol=judge.atol, tolerances=judge.tolerances
+    )
 
 
 def stored_payload(store: Store, outputs: StoredOutputs) -> bytes:
     """Return the tensors of a result; nothing when it has none.
 
     Raises:
-        StoreError: the payload is missing or damaged.
+        StoreError: the payload is missing or damaged; a file of another size than the record names is not even read.
     """
-    return b"" if outputs.payload_sha256 is None else store.load_payload(outputs.payload_sha256)
+    if outputs.payload_sha256 is None:
+        return b""
+    return store.load_payload(outputs.payload_sha256, outputs.payload_bytes)
 
 
 def compare_stored_outputs(

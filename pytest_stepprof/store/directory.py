@@ -146,14 +146,21 @@ class Store:
         names = {self._name_in_folder(folder) for folder in self._names(self.directory / "baselines")}
         return tuple(sorted(name for name in names if name is not None))
 
-    def load_payload(self, sha256: str) -> bytes:
+    def load_payload(self, sha256: str, size_bytes: int | None = None) -> bytes:
         """The bytes with this SHA-256 (in hexadecimal, lower case).
 
+        ``size_bytes`` is how many there have to be: a file of another size is not read at all.
+
         Raises:
-            StoreError: they are not there, or what is there has another digest.
+            StoreError: they are not there, or what is there has another size or digest.
         """
         path = self._payload_file(sha256)
-        payload = self._read(path, f"the stored outputs {sha256[:12]} are missing")
+        missing = f"the stored outputs {sha256[:12]} are missing"
+        if size_bytes is not None and (found_bytes := self._size_bytes(path, missing)) != size_bytes:
+            raise StoreError(
+                f"{path} is damaged: it has {found_bytes} bytes, expected {size_bytes}. Delete it and measure again."
+            )
+        payload = self._read(path, missing)
         if (found := hashlib.sha256(payload).hexdigest()) != sha256:
             raise StoreError(
                 f"{path} is damaged: its {len(payload)} bytes have the SHA-256 {found}, not the one in its name. "
@@ -183,7 +190,7 @@ class Store:
         with self._writing(path):
             created = write_if_absent(path, payload)
         if not created:
-            self.load_payload(sha256)  # a damaged file of this name would spoil the session
+            self.load_payload(sha256, len(payload))  # a damaged file of this name would spoil the session
 
     def _refuse_missing_payloads(self, session: Session, payloads: Mapping[str, bytes]) -> None:
         for measurement in session.measurements:
@@ -231,12 +238,12 @@ class Store:
             raise StoreError(_cannot("read", folder, error)) from error
 
     def _read(self, path: Path, missing: str) -> bytes:
-        try:
+        with _reading(path, missing):
             return path.read_bytes()
-        except FileNotFoundError as error:
-            raise StoreError(f"{missing}: no file {path}. Is --stepprof-dir the right one?") from error
-        except OSError as error:
-            raise StoreError(_cannot("read", path, error)) from error
+
+    def _size_bytes(self, path: Path, missing: str) -> int:
+        with _reading(path, missing):
+            return path.stat().st_size
 
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
@@ -253,6 +260,20 @@ class Store:
             yield
         except OSError as error:
             raise StoreError(_cannot("write", path, error)) from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path, missing: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StoreError(f"{missing}: no file {path}. Is --stepprof-dir the right one?") from error
+    except OSError as error:
+        raise StoreError(_cannot("read", path, error)) from error
+    except MemoryError as error:
+        raise StoreError(
+            f"{path} is larger than the memory at hand: delete it, or measure less in one test."
+        ) from error
 
 
 def _write_session(path: Path, data: bytes) -> None:

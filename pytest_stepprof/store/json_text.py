@@ -60,7 +60,7 @@ def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType
     except msgspec.ValidationError as error:
         name = record_type.__name__.lower()
         raise StoreError(f"{path} is JSON but not a {name} of stepprof: {error}. {_WHAT_TO_DO}") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"{path} ({len(data)} bytes) is damaged or cut off: {error}. {_WHAT_TO_DO}") from error
 
 

@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from enum import Enum
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +53,28 @@ def test_the_same_values_have_the_same_digest_however_they_lie(other: Callable[[
     assert digest_batch([other()]) == digest_batch([torch.arange(6.0).reshape(2, 3)])
 
 
+class Mood(Enum):
+    GOOD = 1
+    BAD = 2
+
+
+class Awkward:
+    """Raises whenever it is looked at."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+def test_a_batch_is_never_refused() -> None:
+    released = memoryview(b"a")
+    released.release()
+    escaped: list[torch.Tensor] = []
+    torch.vmap(lambda x: escaped.append(x) or x)(torch.ones(2))
+    batch = [Awkward(), released, escaped[0], torch.nn.parameter.UninitializedBuffer(), 10**5000, "\ud800"]
+    assert [leaf.path for leaf in describe_input(batch)] == [f"[{index}]" for index in range(len(batch))]
+    assert digest_batch(batch) == digest_batch(batch)
+
+
 DIFFERENT: list[tuple[object, object]] = [
     (torch.zeros(2), torch.zeros(3)),
     (torch.zeros(2, 3), torch.zeros(3, 2)),
@@ -69,6 +93,17 @@ DIFFERENT: list[tuple[object, object]] = [
     ([], [[]]),
     ([None], []),
     (object(), {1}),
+    (torch.eye(2).to_sparse(), torch.zeros(2, 2).to_sparse()),
+    (torch.eye(2).to_sparse(), torch.eye(2)),
+    (torch.ones(2).to(torch.float8_e5m2), torch.zeros(2).to(torch.float8_e5m2)),
+    (bytearray(b"a"), bytearray(b"b")),
+    (memoryview(b"a"), memoryview(b"b")),
+    (Mood.GOOD, Mood.BAD),
+    (torch.float32, torch.float16),
+    (np.datetime64("2020-01-01"), np.datetime64("2020-01-02")),
+    (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-02"], "M8[D]")),
+    (np.float32(1), np.float64(1)),
+    (SimpleNamespace(a=1), SimpleNamespace(a=2)),
 ]
 
 
@@ -77,9 +112,17 @@ def test_other_batches_have_other_digests(one: object, other: object) -> None:
     assert digest_batch(one) != digest_batch(other)
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize", "ignore:.*quantiz.*")
+def test_what_is_known_of_a_tensor_beside_its_parts_counts_too() -> None:
+    one, other = (torch.quantize_per_tensor(torch.zeros(2), scale, 0, torch.qint8) for scale in (0.5, 0.25))
+    assert torch.equal(one.int_repr(), other.int_repr())
+    assert digest_batch(one) != digest_batch(other)
+
+
 def test_what_is_unknown_counts_by_its_type_only() -> None:
     assert digest_batch([object()]) == digest_batch([object()])
-    assert digest_batch(torch.eye(2).to_sparse()) == digest_batch(torch.zeros(2, 2).to_sparse())
+    meta = [torch.zeros(shape, device="meta") for shape in (2, 3)]
+    assert digest_batch(meta[0]) == digest_batch(meta[1])
 
 
 def test_the_last_element_of_a_large_tensor_counts() -> None:

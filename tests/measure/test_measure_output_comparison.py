@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_stepprof.errors import UsageError
-from pytest_stepprof.measure.outputs import same_outputs, take_outputs
-from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.measure.leaf_comparison import Where, compare_values
+from pytest_stepprof.measure.output_tolerances import Tolerance
+from pytest_stepprof.measure.outputs import compare_outputs, same_outputs, take_outputs
+from pytest_stepprof.record.outputs import OutputComparison, OutputNode, StoredOutputs
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool]
@@ -36,6 +38,7 @@ def test_sizes_of_a_difference() -> None:
         "worst_index": (0, 0),
         "relative_tolerance": 1.3e-06,
         "absolute_tolerance": 1e-05,
+        "tolerance_from": "float32",
     }
 
 
@@ -44,6 +47,9 @@ def test_no_number_is_given_where_there_is_none() -> None:
     assert (zero.largest_absolute, zero.largest_relative) == (1.0, None)
     (huge,) = _compare(1.7e308, -1.7e308).mismatches
     assert (huge.largest_absolute, huge.worst_index) == (None, ())
+    tiny, large = torch.tensor([5e-324], dtype=torch.float64), torch.tensor([1e300], dtype=torch.float64)
+    (mismatch,) = _compare(tiny, large).mismatches
+    assert (mismatch.largest_absolute, mismatch.largest_relative) == (1e300, None)
 
 
 NAN, INF = float("nan"), float("inf")
@@ -146,3 +152,48 @@ def test_given_tolerances_replace_the_defaults_one_by_one() -> None:
 def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="finite number that is not negative"):
         _compare(1.0, 1.0, **bad)
+
+
+def test_what_a_container_is_besides_its_children_is_compared() -> None:
+    def stored(context: str) -> StoredOutputs:
+        facts = (("context", context),)
+        return StoredOutputs(
+            nodes=(
+                OutputNode(path="", kind="container", type_name="mine.Box", keys=("0",), facts=facts),
+                OutputNode(path="[0]", kind="number", type_name="int", value="1"),
+            ),
+            leaf_count=1,
+            payload_sha256=None,
+            payload_bytes=0,
+        )
+
+    found = compare_outputs(stored("red"), b"", stored("blue"), b"", rtol=None, atol=None)
+    assert [(mismatch.path, mismatch.kind, mismatch.message) for mismatch in found.mismatches] == [
+        ("", "structure", "described as context red before, as context blue after")
+    ]
+    assert compare_outputs(stored("red"), b"", stored("red"), b"", rtol=None, atol=None).status == "equal"
+
+
+def test_whole_numbers_are_said_to_be_compared_exactly_whatever_tolerance_is_at_hand() -> None:
+    before, after = torch.tensor([1]), torch.tensor([2])
+    (mismatch,) = compare_values(before, after, Where(""), Tolerance(9.0, 9.0, "mine")).mismatches
+    assert (mismatch.relative_tolerance, mismatch.tolerance_from) == (0.0, "exact dtype")
+
+
+FLOATS_OF_PYTHON = st.floats() | st.sampled_from([0.0, 5e-324, 1.7e308, -1.7e308, 1.0, 1.0 + 1e-8])
+NUMBERS = FLOATS_OF_PYTHON | st.builds(complex, FLOATS_OF_PYTHON, FLOATS_OF_PYTHON)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    before=NUMBERS,
+    factor=st.sampled_from([1.0, 1.0 + 1e-8, 1.0 + 1e-5, 0.0, 1e300]),
+    rtol=st.none() | st.floats(0, 1),
+)
+def test_a_number_is_compared_as_a_tensor_that_holds_it(before: complex, factor: float, rtol: float | None) -> None:
+    after = type(before)(before * factor)
+    dtype = torch.complex128 if isinstance(before, complex) else torch.float64
+    number = _compare(before, after, rtol=rtol)
+    tensor = _compare(torch.tensor(before, dtype=dtype), torch.tensor(after, dtype=dtype), rtol=rtol)
+    assert number.mismatches == tensor.mismatches
+    assert number.tolerances == tensor.tolerances

@@ -1,9 +1,9 @@
 """The result as the test gets it: the same structure, and nothing that a later step could write into."""
 
-from collections import OrderedDict, UserDict, defaultdict, deque
+from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,8 @@ WAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "user dict": (lambda value: UserDict(a=value), lambda made: made["a"]),
     "dataclass": (lambda value: Result(value), lambda made: made.loss),
     "field without init": (lambda value: Result(value), lambda made: made.derived[0]),
+    "namespace": (lambda value: SimpleNamespace(a=value), lambda made: made.a),
+    "user list": (lambda value: UserList([value]), lambda made: made[0]),
     "frozen": (lambda value: Frozen(value), lambda made: made.loss),
 }
 
@@ -129,6 +131,32 @@ def test_an_array_in_the_memory_of_a_tensor_gets_memory_of_its_own() -> None:
     copied = independent_copy(tensor.numpy())
     tensor.add_(5)
     assert copied.tolist() == [0, 0]
+
+
+class Uncopyable(SimpleNamespace):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("no copy")
+
+
+def test_an_object_that_cannot_be_copied_becomes_a_plain_dict() -> None:
+    assert independent_copy(Uncopyable(a=1, b=[2])) == {"a": 1, "b": [2]}
+
+
+def test_bytes_that_can_be_written_to_are_copied() -> None:
+    content = bytearray(b"ab")
+    copied, view = independent_copy([content, memoryview(content)])
+    content[0] = 0
+    assert (copied, bytes(view)) == (b"ab", b"ab")
+    assert (type(copied), type(view)) == (bytearray, memoryview)
+
+
+def test_a_packed_sequence_stays_one() -> None:
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(1), torch.ones(3)], enforce_sorted=False)
+    copied = independent_copy(packed)
+    packed.data.zero_()
+    assert type(copied) is type(packed)
+    padded, lengths = torch.nn.utils.rnn.pad_packed_sequence(copied, batch_first=True)
+    assert (padded.tolist(), lengths.tolist()) == ([[1, 0, 0], [1, 1, 1]], [1, 3])
 
 
 def test_everything_else_is_handed_on_as_it_is() -> None:
