@@ -8,7 +8,7 @@ import pytest
 import torch
 from fakes import FakeClock, FakeDevice
 
-from pytest_stepprof.measure import start
+from pytest_stepprof.measure import beginnings
 from pytest_stepprof.measure.phases import Instruments, measure_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.measure.window import TakenWindow
@@ -39,12 +39,17 @@ class FakeSnapshot:
         self.bench = bench
         self.differing = ()
         self.changed_attributes = ()
+        self.new_paths = ()
 
     def restore(self):
         self.bench.log.append("restore")
         self.bench.clock.advance(RESTORE_NS)
         self.bench.device.submit("copies", COPY_NS)
         self.bench.state = 0
+
+    def created(self):
+        self.bench.log.append("look for what is new")
+        return self.new_paths
 
     def verify(self):
         self.bench.log.append("verify")
@@ -97,7 +102,7 @@ class Bench:
         self.steps = 0
         self.raise_at = None
         self.error = RuntimeError("the step broke")
-        monkeypatch.setattr(start, "capture_state", self.capture)
+        monkeypatch.setattr(beginnings, "capture_state", self.capture)
         self.instruments = Instruments(
             clock=self.clock,
             unix_clock=lambda: 1_700_000_000_000_000_000,
@@ -147,10 +152,10 @@ class Bench:
         self.log.append("window ends")
         return TakenWindow(window=EMPTY_WINDOW, trace=b"packed" if keep_trace else None, notices=())
 
-    def measure(self, settings=SETTINGS, keep_trace_in=None, **request):
+    def measure(self, settings=SETTINGS, keep_trace_in=None, judge=None, **request):
         request = StepRequest(**{"step": self.step, "batches": Loader(self), **request})
         return measure_step(
-            request, settings, self.instruments, under_test=CPU, test=IDENTITY, keep_trace_in=keep_trace_in
+            request, settings, self.instruments, under_test=CPU, test=IDENTITY, judge=judge, keep_trace_in=keep_trace_in
         )
 
     def big_log(self):
@@ -161,5 +166,7 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch):
     bench = Bench(monkeypatch)
+    gc.freeze()  # looking through all of torch's objects would take most of so small a measurement
     yield bench
+    gc.unfreeze()
     bench.device.close()

@@ -39,6 +39,9 @@ def see_scenario(request: StepRequest, *, batch: tuple[InputLeaf, ...], source: 
         inter_op_threads=torch.get_num_interop_threads(),
         garbage_collection=GARBAGE_COLLECTION,
         torch_flags=torch_flags(),
+        check_steps=request.check_steps,
+        check_parameters=request.check_parameters,
+        start="state put back" if request.setup is None else "built fresh",
     )
 
 

@@ -1,79 +1,155 @@
 """Two leaves of the same kind: how many elements differ, by how much, and where."""
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
+from pytest_stepprof.measure.output_tolerances import EXACT, Tolerance, larger
 from pytest_stepprof.record.outputs import OutputMismatch
 
-# Relative and absolute tolerance by dtype: the table in the documentation of torch.testing.assert_close (torch 2.13).
-# torch has no public function for it; a test holds this table against assert_close itself.
-TOLERANCES: dict[str, tuple[float, float]] = {
-    "float16": (1e-3, 1e-5),
-    "bfloat16": (1.6e-2, 1e-5),
-    "float32": (1.3e-6, 1e-5),
-    "float64": (1e-7, 1e-7),
-    "complex32": (1e-3, 1e-5),
-    "complex64": (1.3e-6, 1e-5),
-    "complex128": (1e-7, 1e-7),
-}
-
+_BLOCK_ELEMENTS = 2**20  # a comparison needs some ten float64 arrays of this size, however large the leaf is
 
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """``|after - before| <= absolute + relative * |before|`` is close enough."""
+class LeafComparison:
+    """What is wrong with a leaf, and how far apart its two sides are at most, within the tolerance or not.
 
-    relative: float
-    absolute: float
+    The largest differences are over the elements that are finite on both sides (the relative one over those that were
+    not zero before); ``None`` where there are none, or where float64 cannot hold the difference.
+    """
+
+    mismatches: tuple[OutputMismatch, ...] = ()
+    largest_absolute: float | None = None
+    largest_relative: float | None = None
+
+    def and_then(self, other: "LeafComparison") -> "LeafComparison":
+        """Put two parts of one leaf together."""
+        return LeafComparison(
+            self.mismatches + other.mismatches,
+            larger(self.largest_absolute, other.largest_absolute),
+            larger(self.largest_relative, other.largest_relative),
+        )
 
 
-def tolerance_for(dtype: str, rtol: float | None, atol: float | None) -> Tolerance:
-    """Give the tolerance for a dtype's short name; ``rtol`` and ``atol`` replace theirs, but never for exact dtypes."""
-    if dtype not in TOLERANCES:
-        return Tolerance(0.0, 0.0)
-    relative, absolute = TOLERANCES[dtype]
-    return Tolerance(relative if rtol is None else rtol, absolute if atol is None else atol)
+@dataclass(frozen=True)
+class Where:
+    """The place of the values at hand. ``index`` tells from an element's position in them its index in the leaf."""
+
+    path: str
+    part: str = ""
+    index: Callable[[int], tuple[int, ...]] | None = None
 
 
-def compare_values(
-    before: torch.Tensor, after: torch.Tensor, path: str, tolerance: Tolerance
-) -> tuple[OutputMismatch, ...]:
+def compare_values(before: torch.Tensor, after: torch.Tensor, where: Where, tolerance: Tolerance) -> LeafComparison:
     """Compare two dense CPU tensors of one dtype and shape, element by element.
 
     First where NaN, +inf and -inf stand (kind ``not finite``), then, by ``tolerance``, the elements that are finite
-    on both sides (kind ``value``). Integers and booleans are compared exactly. The largest differences are those of
-    the elements beyond the tolerance, the relative one over those that were not zero before, both in float64.
+    on both sides (kind ``value``). Integers and booleans are compared exactly. The largest differences in a mismatch
+    are those of the elements beyond the tolerance, the relative one over those that were not zero before, in float64.
     """
-    if before.is_floating_point() or before.is_complex():
-        return _compare_inexact(_wide(before), _wide(after), path, tolerance)
-    return _compare_exact(before.numpy(), after.numpy(), path)
+    exact = not (before.is_floating_point() or before.is_complex())
+    tally = _Tally(elements=before.numel())
+    for start, one, other in _blocks(before, after):
+        tally.add(start, _exact_block(one, other) if exact else _inexact_block(one, other, tolerance))
+    report = _Report(tally, where, EXACT if exact and not tolerance.is_exact else tolerance, tuple(before.shape))
+    found = ([report.not_finite()] if tally.moved else []) + ([report.value()] if tally.beyond else [])
+    return LeafComparison(tuple(found), _finite(tally.largest_absolute), tally.largest_relative)
 
 
-def _wide(tensor: torch.Tensor) -> np.ndarray:
-    wide = tensor.to(torch.complex128) if tensor.is_complex() else tensor.to(torch.float64)
-    return wide.numpy()
+def index_in(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the index of the element at a row-major position; unlike NumPy's, for any number of dimensions."""
+    index = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return tuple(reversed(index))
 
 
-def _compare_inexact(
-    before: np.ndarray, after: np.ndarray, path: str, tolerance: Tolerance
-) -> tuple[OutputMismatch, ...]:
+@dataclass(frozen=True)
+class _Block:
+    """Some elements of a leaf: which of them are beyond the tolerance, and what they and their differences are."""
+
+    before: np.ndarray
+    after: np.ndarray
+    both_finite: Flags
+    moved: Flags
+    beyond: Flags
+    difference: np.ndarray
+    relative: np.ndarray  # not finite where there is none
+
+    def ratios(self, chosen: Flags) -> np.ndarray:
+        ratios: np.ndarray = self.relative[chosen & np.isfinite(self.relative)]
+        return ratios
+
+
+@dataclass
+class _Tally:
+    elements: int
+    moved: int = 0
+    first_moved: tuple[int, object, object] = (0, None, None)
+    beyond: int = 0
+    worst: float = -1.0
+    worst_at: int = 0
+    worst_relative: float | None = None
+    largest_absolute: float | None = None
+    largest_relative: float | None = None
+
+    def add(self, start: int, block: _Block) -> None:
+        self.largest_absolute = larger(self.largest_absolute, _largest(block.difference[block.both_finite]))
+        self.largest_relative = larger(self.largest_relative, _largest(block.ratios(block.both_finite)))
+        if block.moved.any():
+            at = int(np.argmax(block.moved))
+            if not self.moved:
+                self.first_moved = (start + at, block.before[at], block.after[at])
+            self.moved += int(block.moved.sum())
+        if block.beyond.any():
+            self.beyond += int(block.beyond.sum())
+            self.worst_relative = larger(self.worst_relative, _largest(block.ratios(block.beyond)))
+            at = int(np.argmax(np.where(block.beyond, block.difference, 0)))
+            if block.difference[at].item() > self.worst:
+                self.worst, self.worst_at = block.difference[at].item(), start + at
+
+
+def _blocks(before: torch.Tensor, after: torch.Tensor) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    one, other = before.reshape(-1), after.reshape(-1)
+    for start in range(0, one.numel(), _BLOCK_ELEMENTS):
+        stop = start + _BLOCK_ELEMENTS
+        yield start, one[start:stop], other[start:stop]
+
+
+def _inexact_block(one: torch.Tensor, other: torch.Tensor, tolerance: Tolerance) -> _Block:
+    before, after = wide(one), wide(other)
     both_finite = np.isfinite(before) & np.isfinite(after)
     moved = ~both_finite & ~_same_not_finite(before, after)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         difference = np.abs(after - before)
         size = np.abs(before)
         beyond = both_finite & ~(difference <= tolerance.absolute + tolerance.relative * size)
-        relative = difference / size
-    found = []
-    if moved.any():
-        found.append(_not_finite(before, after, moved, path, tolerance))
-    if beyond.any():
-        found.append(_value(difference, np.where(size > 0, relative, np.nan), beyond, path, tolerance))
-    return tuple(found)
+        relative = np.where(size > 0, difference / size, np.nan)
+    return _Block(before, after, both_finite, moved, beyond, difference, relative)
+
+
+def _exact_block(one: torch.Tensor, other: torch.Tensor) -> _Block:
+    before, after = one.numpy(), other.numpy()
+    # uint64 arithmetic wraps, so this is exact for every pair of integers of up to 64 bits
+    with np.errstate(over="ignore"):
+        difference = np.maximum(before, after).astype(np.uint64) - np.minimum(before, after).astype(np.uint64)
+    size = np.abs(before.astype(np.float64))
+    relative = np.divide(difference, size, out=np.full(size.shape, np.nan), where=size > 0)
+    everywhere = np.ones(before.shape, dtype=np.bool_)
+    return _Block(before, after, everywhere, ~everywhere, before != after, difference, relative)
+
+
+def wide(tensor: torch.Tensor) -> np.ndarray:
+    """Give a tensor of any inexact dtype as float64, or complex128."""
+    numbers: np.ndarray = tensor.to(torch.complex128 if tensor.is_complex() else torch.float64).numpy()
+    return numbers
 
 
 def _same_not_finite(before: np.ndarray, after: np.ndarray) -> Flags:
@@ -87,77 +163,68 @@ def _same_not_finite(before: np.ndarray, after: np.ndarray) -> Flags:
     return same
 
 
-def _compare_exact(before: np.ndarray, after: np.ndarray, path: str) -> tuple[OutputMismatch, ...]:
-    beyond = before != after
-    if not beyond.any():
-        return ()
-    # uint64 arithmetic wraps, so this is exact for every pair of integers of up to 64 bits
-    with np.errstate(over="ignore"):
-        difference = np.maximum(before, after).astype(np.uint64) - np.minimum(before, after).astype(np.uint64)
-    size = np.abs(before.astype(np.float64))
-    relative = np.divide(difference, size, out=np.full(size.shape, np.nan), where=size > 0)
-    return (_value(difference, relative, beyond, path, Tolerance(0.0, 0.0)),)
+@dataclass(frozen=True)
+class _Report:
+    tally: _Tally
+    where: Where
+    tolerance: Tolerance
+    shape: tuple[int, ...]
 
+    def not_finite(self) -> OutputMismatch:
+        position, before, after = self.tally.first_moved
+        index = self._index(position)
+        sentence = (
+            f"{self.tally.moved} of {self.tally.elements} elements are not finite in the same way on both sides; "
+            f"the first is {before} before and {after} after{_at(index)}"
+        )
+        return self._mismatch("not finite", sentence, self.tally.moved, index)
 
-def _not_finite(
-    before: np.ndarray, after: np.ndarray, moved: np.ndarray, path: str, tolerance: Tolerance
-) -> OutputMismatch:
-    index = _index(int(np.argmax(moved)), moved.shape)
-    count = int(moved.sum())
-    return OutputMismatch(
-        path=path,
-        kind="not finite",
-        message=f"{count} of {moved.size} elements are not finite in the same way on both sides; "
-        f"the first is {before[index]} before and {after[index]} after{_at(index)}",
-        elements=moved.size,
-        elements_beyond=count,
-        worst_index=index,
-        relative_tolerance=tolerance.relative,
-        absolute_tolerance=tolerance.absolute,
-    )
+    def value(self) -> OutputMismatch:
+        index = self._index(self.tally.worst_at)
+        absolute, relative = _finite(float(self.tally.worst)), self.tally.worst_relative
+        largest = "beyond float64" if absolute is None else f"{absolute:.6g}"
+        ratio = "has no value (zero before)" if relative is None else f"{relative:.6g}"
+        sentence = (
+            f"{self.tally.beyond} of {self.tally.elements} elements differ by more than "
+            f"rtol {self.tolerance.relative:g}, atol {self.tolerance.absolute:g}; "
+            f"the largest absolute difference is {largest}{_at(index)}; the largest relative one {ratio}"
+        )
+        return self._mismatch("value", sentence, self.tally.beyond, index, absolute, relative)
 
+    def _mismatch(
+        self,
+        kind: Literal["value", "not finite"],
+        sentence: str,
+        beyond: int,
+        index: tuple[int, ...],
+        absolute: float | None = None,
+        relative: float | None = None,
+    ) -> OutputMismatch:
+        return OutputMismatch(
+            path=self.where.path,
+            kind=kind,
+            message=f"{self.where.part}: {sentence}" if self.where.part else sentence,
+            elements=self.tally.elements,
+            elements_beyond=beyond,
+            largest_absolute=absolute,
+            largest_relative=relative,
+            worst_index=index,
+            relative_tolerance=self.tolerance.relative,
+            absolute_tolerance=self.tolerance.absolute,
+            tolerance_from=self.tolerance.source,
+        )
 
-def _value(
-    difference: np.ndarray, relative: np.ndarray, beyond: np.ndarray, path: str, tolerance: Tolerance
-) -> OutputMismatch:
-    index = _index(int(np.argmax(np.where(beyond, difference, 0))), beyond.shape)
-    count = int(beyond.sum())
-    absolute = _finite(difference[index])
-    ratios = relative[beyond & np.isfinite(relative)]
-    largest_relative = _finite(ratios.max()) if ratios.size else None
-    return OutputMismatch(
-        path=path,
-        kind="value",
-        message=_sentence(count, beyond.size, absolute, largest_relative, index, tolerance),
-        elements=beyond.size,
-        elements_beyond=count,
-        largest_absolute=absolute,
-        largest_relative=largest_relative,
-        worst_index=index,
-        relative_tolerance=tolerance.relative,
-        absolute_tolerance=tolerance.absolute,
-    )
-
-
-def _sentence(
-    count: int, total: int, absolute: float | None, relative: float | None, index: tuple[int, ...], tolerance: Tolerance
-) -> str:
-    largest = "beyond float64" if absolute is None else f"{absolute:.6g}"
-    ratio = "has no value (zero before)" if relative is None else f"{relative:.6g}"
-    return (
-        f"{count} of {total} elements differ by more than rtol {tolerance.relative:g}, atol {tolerance.absolute:g}; "
-        f"the largest absolute difference is {largest}{_at(index)}; the largest relative one {ratio}"
-    )
+    def _index(self, position: int) -> tuple[int, ...]:
+        return index_in(position, self.shape) if self.where.index is None else self.where.index(position)
 
 
 def _at(index: tuple[int, ...]) -> str:
     return f", at {list(index)}" if index else ""
 
 
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(part) for part in np.unravel_index(flat, shape)) if shape else ()
+def _largest(values: np.ndarray) -> float | None:
+    return float(values.max()) if values.size else None
 
 
-def _finite(value: np.generic) -> float | None:
-    number = float(value)
-    return number if np.isfinite(number) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -10,11 +10,10 @@ from pytest_stepprof.analysis.steadiness import steadiness_notices
 from pytest_stepprof.analysis.time_verdict import waiting_share
 from pytest_stepprof.measure.batches import BatchFeed
 from pytest_stepprof.measure.conditions import shapes_of, undeclared_state
-from pytest_stepprof.measure.outputs import TakenOutputs, same_outputs
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.record.measurement import Run, RunPlan, WarmUp
 from pytest_stepprof.record.notice import Notice
-from pytest_stepprof.record.outputs import OutputMismatch
+from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.settings import MeasureSettings
 
 WAITING_NOTICED = 0.05
@@ -49,11 +48,13 @@ def of_request(request: StepRequest, feed: BatchFeed) -> list[Notice]:
     notices = []
     undeclared = undeclared_state(request)
     if undeclared:
+        holder = "state= does not hold" if request.setup is None else "setup= does not build"
+        as_state = f"pass state=({', '.join(undeclared)}{',' if len(undeclared) == 1 else ''})"
         notices.append(
             Notice(
                 code="state not captured",
-                message=f"the step uses {', '.join(undeclared)}, which state= does not hold: runs do not start equal",
-                remedy=f"pass state=({', '.join(undeclared)}{',' if len(undeclared) == 1 else ''})",
+                message=f"the step uses {', '.join(undeclared)}, which {holder}: runs do not start equal",
+                remedy=as_state if request.setup is None else "build it in setup= and use the step's first argument",
             )
         )
     if "replayed from memory" in feed.description:
@@ -76,34 +77,92 @@ def input_changed() -> Notice:
     )
 
 
+def of_not_covered(types: Sequence[str]) -> list[Notice]:
+    """Say what of the things that ``setup=`` built has no part in the digest of the start."""
+    if not types:
+        return []
+    return [
+        Notice(
+            code="state not captured",
+            message=f"setup= built {_first_of(types)}, which cannot be captured: whether it starts equal each time was "
+            "not checked",
+            remedy="return modules, optimizers, tensors and objects with state_dict and load_state_dict from setup=, "
+            "in a tuple, a dict or as attributes of one object",
+        )
+    ]
+
+
+def of_created(paths: Sequence[str]) -> list[Notice]:
+    """Say what the first step made that was not there when the state was captured."""
+    if not paths:
+        return []
+    return [
+        Notice(
+            code="created during the step",
+            message=f"the first step created {_first_of(paths)}: taken away before each run, so that each run's first "
+            "step creates it again, at the cost of a cold start",
+            remedy="create it before the call of stepprof, for instance by a step of its own, or use setup=",
+        )
+    ]
+
+
 def of_unrestored(paths: Sequence[str]) -> list[Notice]:
     """Say what the first step changed beside parameters, buffers and optimizer state."""
     if not paths:
         return []
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return [
         Notice(
             code="restore incomplete",
-            message=f"the step changes plain attributes that are not put back: {', '.join(paths[:5])}{more}",
+            message=f"the step changes plain attributes that are not put back: {_first_of(paths)}",
             remedy="keep them in buffers if they matter to the result or the time of a step",
         )
     ]
 
 
-def of_repeat(first: TakenOutputs, second: TakenOutputs) -> list[Notice]:
+def _first_of(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def of_repeat(comparison: OutputComparison) -> list[Notice]:
     """Say by how much the step differs from itself."""
-    comparison = same_outputs(first, second, rtol=0, atol=0)
     if comparison.status != "differ":
         return []
     return [
         Notice(
             code="step does not repeat itself",
             message="from the same state and the same batch the first step gave another result: "
-            + "; ".join(_spread(mismatch) for mismatch in comparison.mismatches[:3])
-            + (f"; and {len(comparison.mismatches) - 3} more" if len(comparison.mismatches) > 3 else ""),
+            + differences(comparison),
             remedy="put every source of change into state= (modules, optimizers, generators) or make the step seeded",
         )
     ]
+
+
+def of_another_batch(who: str, comparison: OutputComparison) -> Notice:
+    """Say that a pass began with another batch, so that the step cannot have given the same result."""
+    return Notice(
+        code="another first batch",
+        message=f"{who} began with another batch than the first step had, and so with another result: "
+        + differences(comparison),
+        remedy="let the loader give the same first batch on every pass: workers kept by persistent_workers=True go on "
+        "drawing where the last pass ended, so turn that off, draw by the sample's index, or hand in a list",
+    )
+
+
+def of_another_result(who: str, comparison: OutputComparison) -> Notice:
+    """Say that a run did not begin as the first step did, although that had repeated itself."""
+    return Notice(
+        code="result changed in a run",
+        message=f"{who} began with another result than the first step gave, which had repeated itself: "
+        + differences(comparison),
+        remedy="put what changes between the runs into state=, or build everything anew with setup=",
+    )
+
+
+def differences(comparison: OutputComparison) -> str:
+    """Say where two results differ and by how much, in one line."""
+    mismatches = comparison.mismatches
+    more = f"; and {len(mismatches) - 3} more" if len(mismatches) > 3 else ""
+    return "; ".join(_spread(mismatch) for mismatch in mismatches[:3]) + more
 
 
 def _spread(mismatch: OutputMismatch) -> str:

@@ -17,33 +17,36 @@ from pytest_stepprof.analysis.plan import StepCosts, plan_runs, planned_warmup
 from pytest_stepprof.measure import observations
 from pytest_stepprof.measure.batches import BatchFeed, Exhausted, read_first
 from pytest_stepprof.measure.clock import clock_cost_ns
-from pytest_stepprof.measure.conditions import graphs_compiled, step_source_digest
-from pytest_stepprof.measure.first_step import FirstStep, check_that_it_repeats, take_first_step
+from pytest_stepprof.measure.conditions import step_source_digest
+from pytest_stepprof.measure.first_step import FirstStep, Repetition, check_that_it_repeats, take_first_step
 from pytest_stepprof.measure.instruments import Instruments
 from pytest_stepprof.measure.outputs import TakenOutputs
 from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.measure.retained_graph import kept_graphs_explained
+from pytest_stepprof.measure.run_results import RunResults
+from pytest_stepprof.measure.runs import take_runs
 from pytest_stepprof.measure.sampling import Samples, Stepper, take_samples
 from pytest_stepprof.measure.start import Start, prepared
 from pytest_stepprof.measure.surroundings import garbage_collection_off, kept_surroundings
 from pytest_stepprof.measure.trace_keeping import keep_trace
 from pytest_stepprof.measure.window import READ_LABEL, TakenWindow, WindowRequest
 from pytest_stepprof.record.measurement import Measurement, Run, RunPlan, TestIdentity, WarmUp
+from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.scenario import Scenario
-from pytest_stepprof.record.settings import MeasureSettings
+from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
 
 __all__ = ["Instruments", "MeasuredStep", "check_step", "measure_step"]
 
 RESTART_LABEL = "stepprof: restart batches"
-
-FEWEST_RUNS = 3
-"""Runs that are taken whatever they cost: dispersion between fewer says nothing."""
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
     """What the fixture returns. ``output`` is the first step's result, on the CPU and apart from the step's memory.
 
-    ``measurement`` is ``None`` when nothing was measured; ``outputs`` is the same result as it is stored and compared.
+    ``measurement`` is ``None`` when nothing was measured. ``outputs`` is what is stored and compared: the same result,
+    or those of all ``check_steps`` steps and the parameters after them.
     """
 
     output: Any
@@ -52,6 +55,7 @@ class MeasuredStep:
     start_settings_digest: str
     first_batch_digest: str
     scenario: Scenario
+    quality: tuple[QualityValue, ...] = ()
     measurement: Measurement | None = None
     trace_path: Path | None = None
 
@@ -75,69 +79,123 @@ def measure_step(
     *,
     under_test: torch.device | str,
     test: TestIdentity,
+    judge: JudgeSettings | None = None,
     keep_trace_in: Callable[[], Path] | None = None,
 ) -> MeasuredStep:
     """Take a step through all phases.
 
-    Whatever the step raises goes through unchanged; the state, the random sources, the garbage collector and torch's
-    switches are put back all the same. With ``keep_trace_in`` the window's trace is written into the folder that
-    it returns, after the last run: a measurement that fails leaves no trace behind.
+    Whatever the step raises goes through unchanged, but for torch's words about a graph that outlives a restore (see
+    ``kept_graphs_explained``); the state, the random sources, the garbage collector and torch's switches are put back
+    all the same. With ``keep_trace_in`` the window's trace is written into the folder that
+    it returns, after the last run: a measurement that fails leaves no trace behind. ``judge`` has the tolerances for
+    the question whether a run's first step still gives the first result.
 
     Raises:
         StepprofError: the step, its state, its batches, its labels or its result are not what they have to be.
     """
     with kept_surroundings() as changed, prepared(request, settings, instruments, under_test) as start:
-        first = take_first_step(start)
-        costs = check_that_it_repeats(start, first)
-        most_steps = start.stepper.most_steps_per_sample
-        steps = planned_warmup(costs, spent_s=start.spent_s(), settings=settings, most_steps=most_steps)
-        warm_up, costs = _warm_up(start, steps)
-        window = _window(start, keep_trace=keep_trace_in is not None)
-        cost_ns = clock_cost_ns(instruments.clock)
-        plan = plan_runs(
-            costs, spent_s=start.spent_s(), settings=settings, clock_cost_ns=cost_ns, most_steps=most_steps
-        )
-        runs = _runs(start, plan)
+        phases = _take_phases(start, judge or JudgeSettings(), keep_trace=keep_trace_in is not None)
         wall_clock_s = start.spent_s()
-    start.notices += [*window.notices, *observations.of_runs(warm_up, plan, runs, changed, settings, start.shapes)]
-    seen = _seen(start, first)
-    measurement = Measurement(
-        test=test,
-        scenario=seen.scenario,
-        settings=settings,
-        start_state_digest=seen.start_state_digest,
-        start_settings_digest=seen.start_settings_digest,
-        first_batch_digest=seen.first_batch_digest,
-        step_source_digest=step_source_digest(request.step),
-        cold_start=first.cold_start,
+    window, shapes = phases.window, start.shapes
+    seen = observations.of_runs(phases.warm_up, phases.plan, phases.runs, changed, settings, shapes)
+    start.notices += [*window.notices, *seen]
+    step = _seen(start, phases.first)
+    measurement = _measurement(test, start, step, phases, wall_clock_s)
+    trace_path = None if keep_trace_in is None or window.trace is None else keep_trace(window.trace, keep_trace_in())
+    return replace(step, measurement=measurement, trace_path=trace_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Phases:
+    """What each phase gave."""
+
+    first: FirstStep
+    repeated: OutputComparison
+    warm_up: WarmUp
+    window: TakenWindow
+    clock_cost_ns: int
+    plan: RunPlan
+    runs: tuple[Run, ...]
+
+
+def _take_phases(start: Start, judge: JudgeSettings, *, keep_trace: bool) -> _Phases:
+    first = take_first_step(start)
+    with kept_graphs_explained():
+        again = check_that_it_repeats(start, first)
+        warm_up, costs = _warm_up(start, again)
+        window = _window(start, keep_trace=keep_trace)
+        cost_ns = clock_cost_ns(start.instruments.clock)
+        plan = plan_runs(
+            costs,
+            spent_s=start.spent_s(),
+            settings=start.settings,
+            clock_cost_ns=cost_ns,
+            most_steps=start.stepper.most_steps_per_sample,
+        )
+        results = RunResults(first, needed=start.declared.needs_output, settings=start.settings, judge=judge)
+        runs = take_runs(start, plan, results)
+    start.notices += results.notices(len(runs), again.comparison)
+    return _Phases(
+        first=first,
+        repeated=again.comparison,
         warm_up=warm_up,
+        window=window,
+        clock_cost_ns=cost_ns,
         plan=plan,
+        runs=runs,
+    )
+
+
+def _measurement(
+    test: TestIdentity, start: Start, step: MeasuredStep, phases: _Phases, wall_clock_s: float
+) -> Measurement:
+    runs = phases.runs
+    return Measurement(
+        test=test,
+        scenario=step.scenario,
+        settings=start.settings,
+        start_state_digest=step.start_state_digest,
+        start_settings_digest=step.start_settings_digest,
+        first_batch_digest=step.first_batch_digest,
+        step_source_digest=step_source_digest(start.declared.step),
+        cold_start=phases.first.cold_start,
+        warm_up=phases.warm_up,
+        plan=phases.plan,
         runs=runs,
         dispersion=describe(per_step_ns(runs)),
         run_medians_ns=tuple(describe(per_step_ns([run])).median_ns for run in runs),
         median_without_waiting_ns=median_without_waiting_ns(runs),
-        window=window.window,
-        outputs=seen.outputs.stored,
+        window=phases.window.window,
+        outputs=step.outputs.stored,
+        repeated=phases.repeated,
+        random_draws=phases.first.random_draws,
+        quality=step.quality,
         notices=tuple(start.notices),
-        clock_cost_ns=cost_ns,
+        clock_cost_ns=phases.clock_cost_ns,
         wall_clock_s=wall_clock_s,
     )
-    trace_path = None if keep_trace_in is None or window.trace is None else keep_trace(window.trace, keep_trace_in())
-    return replace(seen, measurement=measurement, trace_path=trace_path)
 
 
 def _seen(start: Start, first: FirstStep) -> MeasuredStep:
+    weights, rest = start.beginning.digests
     return MeasuredStep(
         output=first.output,
         outputs=first.outputs,
-        start_state_digest=start.snapshot.digest(),
-        start_settings_digest=start.snapshot.settings_digest(),
+        start_state_digest=weights,
+        start_settings_digest=rest,
         first_batch_digest=first.batch_digest,
         scenario=first.scenario,
+        quality=first.quality,
     )
 
 
-def _warm_up(start: Start, steps: int) -> tuple[WarmUp, StepCosts]:
+def _warm_up(start: Start, again: Repetition) -> tuple[WarmUp, StepCosts]:
+    steps = planned_warmup(
+        again.costs,
+        spent_s=start.spent_s(),
+        settings=start.settings,
+        most_steps=start.stepper.most_steps_per_sample,
+    )
     start.instruments.progress("warm-up")
     begin = start.instruments.clock()
     with garbage_collection_off():  # as a run begins, so that it is known what that costs
@@ -150,7 +208,7 @@ def _warm_up(start: Start, steps: int) -> tuple[WarmUp, StepCosts]:
         steps_ns=tuple(taken.samples_ns),
         read_ns=tuple(taken.read_ns),
     )
-    return warm_up, _costs(start.stepper, taken, restart_ns, iterator_ns or 0)
+    return warm_up, _costs(start.stepper, taken, restart_ns + again.taking_ns, iterator_ns or 0)
 
 
 def _costs(stepper: Stepper, taken: Samples, restart_ns: int, iterator_ns: int) -> StepCosts:
@@ -200,41 +258,3 @@ def _labelled_read(feed: BatchFeed) -> Any:
             feed.start()
         with torch.profiler.record_function(READ_LABEL):
             return read_first(feed)
-
-
-def _runs(start: Start, plan: RunPlan) -> tuple[Run, ...]:
-    """Take the planned runs; a machine that turned slower stops them before the next run, never inside one."""
-    graphs = graphs_compiled()
-    runs: list[Run] = []
-    longest_s = 0.0
-    for number in range(plan.runs):
-        before_s = start.spent_s()
-        if number >= FEWEST_RUNS and before_s + longest_s > plan.budget_s:
-            start.notices.append(observations.stopped_early(before_s, longest_s, plan, number))
-            break
-        runs.append(_run(start, plan, number))
-        longest_s = max(longest_s, start.spent_s() - before_s)
-    start.notices += observations.of_compilation(graphs_compiled() - graphs)
-    return tuple(runs)
-
-
-def _run(start: Start, plan: RunPlan, number: int) -> Run:
-    start.instruments.progress(f"run {number + 1}/{plan.runs}")
-    with garbage_collection_off():
-        restore_ns, iterator_ns = start.again()
-        warmup = take_samples(start.stepper, samples=plan.warmup_steps, steps_per_sample=1)
-        started_at = start.instruments.unix_clock()
-        with start.instruments.cpu_waiting() as waiting:  # after the warm-up: threads that it made are counted
-            stepper = replace(start.stepper, waiting=waiting)
-            taken = take_samples(stepper, samples=plan.samples_per_run, steps_per_sample=plan.steps_per_sample)
-    return Run(
-        started_at_unix_ns=started_at,
-        restore_ns=restore_ns,
-        iterator_ns=iterator_ns,
-        warmup_ns=tuple(warmup.samples_ns),
-        steps_per_sample=plan.steps_per_sample,
-        samples_ns=tuple(taken.samples_ns),
-        read_ns=tuple(taken.read_ns),
-        restarts=tuple(taken.restarts),
-        waited_ns=tuple(taken.waited_ns),
-    )

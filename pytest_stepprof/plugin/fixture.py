@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,28 +41,44 @@ class Stepprof:
         batches: Iterable[Any] | None = None,
         state: Any = None,
         load: Callable[[], Any] | None = None,
+        setup: Callable[[], Any] | None = None,
         unit: Unit | None = None,
         samples_per_step: int | None = None,
         includes_read: bool | None = None,
         represents: str | None = None,
         question: str | None = None,
         regions: Iterable[str] | None = None,
+        check_steps: int | None = None,
+        check_parameters: bool | None = None,
+        quality: Mapping[str, Callable[[Any], Any]] | None = None,
+        quality_margin: float | Mapping[str, float] | None = None,
+        quality_lower_is_better: Iterable[str] = (),
     ) -> MeasuredStep:
         """Measure ``step`` and return what was seen; ``.output`` is the first step's result.
 
         Args:
             step: one step. It is called with a batch, or without arguments when there are no batches; with what
-                ``load`` made before these.
+                ``load`` or ``setup`` made before these.
             batches: a loader, a list, or any other iterable of batches. stepprof calls ``next()`` itself.
             state: modules, optimizers, schedulers, tensors, generators, in any nesting of tuples, lists and dicts.
                 Captured before anything runs and put back before every phase and run.
             load: makes the model or the request; timed apart, called once, its result is the step's first argument.
+            setup: builds everything anew for each phase and run, from the same random numbers; its result is the step's
+                first argument. Nothing is put back then, so that it takes the place of ``state`` and ``load``: for
+                objects that cannot be captured, that a step changes beyond repair, or that keep an autograd graph.
             unit: ``"ms/step"`` or ``"samples/s"``.
             samples_per_step: how many samples one step works on; needed for ``"samples/s"``.
             includes_read: whether fetching the batch belongs to the step's time.
             represents: what a simplified input stands for, in words.
             question: the question that this test answers, in words.
             regions: labels (``torch.profiler.record_function``) that every step must have.
+            check_steps: how many steps, one after the other from the start, have their results compared; 1 unless
+                said otherwise.
+            check_parameters: whether the parameters after these steps are compared as well.
+            quality: measures that decide in place of equal results, by name: functions that take the first step's
+                result and return a number. For a change that is meant to alter the result a little.
+            quality_margin: by how much a measure may become worse, in its own unit; one number, or a dict by name.
+            quality_lower_is_better: the names of the measures that are better when they are lower, such as a loss.
 
         Raises:
             StepprofError: an argument, the state, the batches, a label or the result is not what it has to be.
@@ -74,12 +90,16 @@ class Stepprof:
             "includes_read": includes_read,
             "represents": represents,
             "question": question,
+            "check_steps": check_steps,
+            "check_parameters": check_parameters,
         }
+        given = {"step": step, "batches": batches, "state": state, "load": load, "setup": setup}
         try:
             self._use()
-            declared["regions"] = None if regions is None else _region_names(regions)
-            request = self._request({"step": step, "batches": batches, "state": state, "load": load}, declared)
-            return self._take(request)
+            declared["regions"] = None if regions is None else _names("regions", "labels", regions)
+            given |= {"quality": quality, "quality_margin": quality_margin}
+            given["quality_lower_is_better"] = _names("quality_lower_is_better", "names", quality_lower_is_better)
+            return self._take(self._request(given, declared))
         except StepprofError as error:
             raise error.with_traceback(None) from None
         except BaseException as error:
@@ -103,7 +123,7 @@ class Stepprof:
         marker = hooks.marker_keywords(self._item)
         from_marker = {name: marker[name] for name in options.DECLARATIONS if name in marker}
         if "regions" in from_marker:
-            from_marker["regions"] = _region_names(from_marker["regions"])
+            from_marker["regions"] = _names("regions", "labels", from_marker["regions"])
         from_call = {name: value for name, value in declared.items() if value is not None}
         needs_output = options.resolve(self._item.config, marker)["outputs"] != "off"
         return StepRequest(**given, **{**from_marker, **from_call}, needs_output=needs_output)
@@ -117,10 +137,12 @@ class Stepprof:
         return session.take(self._item, request, benchmark=self._benchmark, under_test=self._under_test)
 
 
-def _region_names(regions: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(regions, str):
-        raise UsageError(f"regions is the text {regions!r}; expected several labels. Write regions=({regions!r},).")
-    return tuple(regions)
+def _names(argument: str, of_what: str, names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise UsageError(
+            f"{argument} is the text {names!r}; expected several {of_what}. Write {argument}=({names!r},)."
+        )
+    return tuple(names)
 
 
 def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:

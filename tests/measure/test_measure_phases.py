@@ -44,6 +44,7 @@ def test_the_order_of_phases_and_synchronizations(bench):
         "capture",
         "iterator",
         *timed(0),
+        "look for what is new",
         *RESTART[:2],
         "verify",
         *after_the_first,
