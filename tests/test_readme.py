@@ -5,6 +5,7 @@
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,22 @@ def check(marker, text):
     assert not missing, f"README.md shows lines that the example does not print: {missing}\n{text}"
 
 
+def inconclusive_session(pytester, arguments):
+    """Compare unchanged code until nothing shows, each time but the first with a new baseline.
+
+    The level of a comparison is 1 %, so on a busy machine this is not always the first one.
+    """
+    for attempt in range(5):
+        if attempt:
+            shutil.rmtree(pytester.path / ".stepprof")
+            pytester.runpytest_subprocess("--stepprof-save=main", *arguments)
+        result = pytester.runpytest_subprocess("--stepprof-baseline=main", *arguments)
+        if "could have seen" in shown(result) and "Regressed" not in shown(result):
+            break
+    assert result.ret == pytest.ExitCode.OK
+    return result
+
+
 @pytest.fixture(scope="module")
 def arguments():
     return ("--stepprof", "--benchmark-quiet", "-p", "no:cacheprovider", "test_step.py")
@@ -109,10 +126,7 @@ def test_the_example_in_60_seconds(pytester, arguments):
     check("output: changed", until_the_profile(shown(failed)))
 
     path.write_text(source, encoding="utf-8")
-    unchanged = pytester.runpytest_subprocess("--stepprof-baseline=main", *arguments)
-    assert unchanged.ret == pytest.ExitCode.OK
-    assert "could have seen" in shown(unchanged)
-    check("output: unchanged", until_the_profile(shown(unchanged)))
+    check("output: unchanged", until_the_profile(shown(inconclusive_session(pytester, arguments))))
 
     plain = pytester.runpytest_subprocess("test_step.py")
     assert plain.ret == pytest.ExitCode.OK

@@ -1,12 +1,19 @@
 """A measurement against a baseline: conditions, outputs, counters, time, in the order in which they can be trusted."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from pytest_stepprof.analysis.conditions import other_conditions, other_conditions_of_time, other_machine
+from pytest_stepprof.analysis.conditions import (
+    changes_up_to_quality,
+    other_conditions,
+    other_conditions_of_time,
+    other_machine,
+)
 from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
+from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason, together
+from pytest_stepprof.analysis.quality import compare_quality, judge_quality
+from pytest_stepprof.analysis.result_gates import judge_results
 from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
 from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
 from pytest_stepprof.record.comparison import (
@@ -26,17 +33,6 @@ from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import GateMode, JudgeSettings
 
 _NAMED = 5
-_WEIGHT_OF_A_FAILURE: dict[GateMode, Weight] = {"fail": "decides", "warn": "warns", "off": "informs"}
-
-
-class _Judged(NamedTuple):
-    """What one gate says, and whether it fails the test."""
-
-    reasons: tuple[Reason, ...]
-    failed: bool
-
-
-_SILENT = _Judged((), False)
 
 
 def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Measurement] | None:
@@ -109,6 +105,7 @@ def compare_test(
     tests_sharing_level: int,
     baseline: str,
     time: TimeComparison | None = None,
+    accept_results: bool = False,
 ) -> TestComparison:
     """Judge one test against its baseline.
 
@@ -118,41 +115,53 @@ def compare_test(
     time's own word. That word stays true when the time gate only warns or is off: such a test may be called
     ``regressed`` with no failed gate, and ``failed_gates`` alone says whether the test fails. ``time`` is shown with
     the verdict ``not comparable`` where it is not judged: other conditions, another machine, other outputs.
+
+    Where both sides declare the same measures of quality, these decide in place of equal outputs, in the mode of the
+    outputs' gate. Time is judged although outputs differ, and counters only warn then: mixed precision casts.
+
     A caller that has more than one session of each side gives ``time``; without it, two sessions' medians are compared.
+    With ``accept_results`` neither another result nor a lost quality fails: the person has asked to accept it.
     """
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
-        return _without_gates(now, "no baseline", (_reason("conditions", "decides", text),))
+        return _without_gates(now, "no baseline", (reason("conditions", "decides", text),))
     of_time = other_conditions_of_time(before.scenario, now.scenario)
     conditions = other_conditions(before, now)
     if conditions:
         every = tuple(dict.fromkeys((*conditions, *of_time)))
-        return _without_gates(now, "not comparable", _told("Nothing is compared", every, "decides", baseline))
-    outputs_judged = _judge_outputs(outputs, judge.outputs)
-    counters_mode = "off" if of_time else judge.counters
-    changes, counters = _judge_counters(before, now, before_environment, now_environment, counters_mode)
+        told = _told("Nothing is compared", every, "decides", baseline)
+        quality = compare_quality(before.quality, now.quality)
+        undeclared = judge_quality(quality, "off").reasons if quality.obstacles else ()
+        return _without_gates(now, "not comparable", (*told, *undeclared))
+    results = judge_results(before, now, outputs, judge.outputs, accept=accept_results)
+    mode: GateMode = "off" if of_time else "warn" if results.altered and judge.counters == "fail" else judge.counters
+    changes, of_counters = _judge_counters(before, now, before_environment, now_environment, mode)
     time = time or _time_between(before, now, judge, tests_sharing_level)
-    obstacle = _obstacle_to_time(before_environment, now_environment, of_time, outputs_judged.failed)
+    obstacle = _obstacle_to_time(before_environment, now_environment, of_time) or results.obstacle
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
-    others_failed = outputs_judged.failed or counters.failed
-    time_decides = not (others_failed or of_time)
-    judged: dict[Gate, _Judged] = {
-        "outputs": outputs_judged,
-        "conditions": _judge_conditions(of_time, baseline, others_failed=others_failed),
-        "counters": counters,
-        "time": _judge_time(time, _medians(time, before, now), judge, obstacle, decides=time_decides),
+    others_failed = results.failed or of_counters.failed
+    told_time = _judge_time(time, _medians(time, before, now), judge, obstacle, decides=not (others_failed or of_time))
+    judged: dict[Gate, Judged] = {
+        "outputs": results.outputs,
+        "quality": results.quality,
+        "conditions": _judge_conditions(
+            of_time, changes_up_to_quality(before, now), baseline, others_failed=others_failed
+        ),
+        "counters": of_counters,
+        "time": told_time,
     }
     failed = tuple(gate for gate, result in judged.items() if result.failed)
     return TestComparison(
         key=now.test.key,
         node_id=now.test.node_id,
         verdict="regressed" if failed else time.verdict,
-        reasons=tuple(reason for result in judged.values() for reason in result.reasons),
+        reasons=together(*judged.values()).reasons,
         outputs=outputs,
         counters=changes,
         time=time,
         failed_gates=failed,
+        quality=results.changes,
     )
 
 
@@ -180,37 +189,23 @@ def _without_gates(now: Measurement, verdict: Verdict, reasons: tuple[Reason, ..
     )
 
 
-def _reason(gate: Gate, weight: Weight, text: str) -> Reason:
-    return Reason(gate=gate, weight=weight, text=text)
-
-
 def _told(what: str, conditions: Sequence[str], weight: Weight, baseline: str) -> tuple[Reason, ...]:
     remedy = f"{what}: measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
-    named = (_reason("conditions", weight, text) for text in conditions)
-    return (*named, _reason("conditions", "informs", remedy))
+    named = (reason("conditions", weight, text) for text in conditions)
+    return (*named, reason("conditions", "informs", remedy))
 
 
-def _judge_conditions(of_time: Sequence[str], baseline: str, *, others_failed: bool) -> _Judged:
-    """Name what forbids to compare times and counters where outputs were compared all the same."""
+def _judge_conditions(
+    of_time: Sequence[str], up_to_quality: Sequence[str], baseline: str, *, others_failed: bool
+) -> Judged:
+    """Name what quality was declared to judge, and what forbids to compare times and counters though not outputs."""
+    permitted = tuple(reason("conditions", "informs", text) for text in up_to_quality)
+    if permitted:
+        permitted += (reason("conditions", "informs", "Compared all the same, because quality was declared."),)
     if not of_time:
-        return _SILENT
+        return Judged(permitted, False)
     weight: Weight = "informs" if others_failed else "decides"
-    return _Judged(_told("Only the outputs are compared", of_time, weight, baseline), False)
-
-
-def _judge_outputs(outputs: OutputComparison | None, mode: GateMode) -> _Judged:
-    if outputs is None or outputs.status == "not compared":
-        note = "" if outputs is None or outputs.note is None else f": {outputs.note}"
-        text = f"The outputs were not compared{note}"
-        return _Judged((_reason("outputs", "informs" if mode == "off" else "warns", text),), False)
-    if outputs.status == "equal":
-        return _SILENT
-    count = len(outputs.mismatches)
-    text = f"The outputs differ from the baseline's in {count} {'place' if count == 1 else 'places'}"
-    if outputs.mismatches:
-        first = outputs.mismatches[0]
-        text += f", first at {first.path or 'the result itself'}: {first.message}"
-    return _Judged((_reason("outputs", _WEIGHT_OF_A_FAILURE[mode], text),), mode == "fail")
+    return Judged((*permitted, *_told("Only the outputs are compared", of_time, weight, baseline)), False)
 
 
 def _judge_counters(
@@ -219,31 +214,31 @@ def _judge_counters(
     before_environment: Environment | None,
     now_environment: Environment,
     mode: GateMode,
-) -> tuple[tuple[CounterChange, ...], _Judged]:
+) -> tuple[tuple[CounterChange, ...], Judged]:
     """Compare counters where both sides ran one version of torch: another version calls other operators.
 
     The device needs no look of its own: it belongs to the scenario, and that is the same when this is asked.
     """
     if mode == "off":
-        return (), _SILENT
+        return (), SILENT
     then = "not known" if before_environment is None else before_environment.software.get("torch", "not known")
     here = now_environment.software.get("torch", "not known")
     if then != here:
         text = f"Counters are not compared, because another torch calls other operators: torch: {then} -> {here}"
-        return (), _Judged((_reason("counters", "informs", text),), False)
+        return (), Judged((reason("counters", "informs", text),), False)
     changes = compare_counters(before.window.counters, now.window.counters)
     gated = [change for change in changes if change.gated]
     others = [change for change in changes if not change.gated]
-    weight = _WEIGHT_OF_A_FAILURE[mode]
-    reasons = [_reason("counters", weight, counter_text(change)) for change in gated]
+    weight = WEIGHT_OF_A_FAILURE[mode]
+    reasons = [reason("counters", weight, counter_text(change)) for change in gated]
     if others:
         grew = any(change.after > change.before for change in others)
-        reasons.append(_reason("counters", "warns" if grew else "informs", _other_mix(others)))
+        reasons.append(reason("counters", "warns" if grew else "informs", _other_mix(others)))
     undecided = undecided_counters(before.window.counters, now.window.counters)
     if undecided:
         text = f"Not compared, because active steps do not agree on them: {', '.join(undecided)}"
-        reasons.append(_reason("counters", "informs", text))
-    return changes, _Judged(tuple(reasons), bool(gated) and mode == "fail")
+        reasons.append(reason("counters", "informs", text))
+    return changes, Judged(tuple(reasons), bool(gated) and mode == "fail")
 
 
 def _other_mix(changes: Sequence[CounterChange]) -> str:
@@ -252,30 +247,26 @@ def _other_mix(changes: Sequence[CounterChange]) -> str:
     return f"The mix of work changed, which fails nothing: {listed}{more}"
 
 
-def _obstacle_to_time(
-    before: Environment | None, now: Environment, of_time: Sequence[str], outputs_failed: bool
-) -> str | None:
-    """Say why time is not judged, or return ``None``; what lasts longer comes first."""
+def _obstacle_to_time(before: Environment | None, now: Environment, of_time: Sequence[str]) -> str | None:
+    """Say why times could not be compared whatever the results are, or return ``None``."""
     if of_time:
         return "it was measured under other conditions"
     if before is None:
         return "it is not known where the baseline was measured"
     facts = other_machine(before, now)
-    if facts:
-        return f"the baseline was measured elsewhere ({'; '.join(facts)})"
-    return "the outputs differ" if outputs_failed else None
+    return f"the baseline was measured elsewhere ({'; '.join(facts)})" if facts else None
 
 
 def _judge_time(
     time: TimeComparison, medians: str, judge: JudgeSettings, obstacle: str | None, *, decides: bool
-) -> _Judged:
+) -> Judged:
     undecided: Weight = "decides" if decides else "informs"
     if obstacle is not None:
-        return _Judged((_reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
+        return Judged((reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
     text = f"{_claim(time, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
     if time.verdict != "regressed":
-        return _Judged((_reason("time", undecided, text),), False)
-    return _Judged((_reason("time", _WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
+        return Judged((reason("time", undecided, text),), False)
+    return Judged((reason("time", WEIGHT_OF_A_FAILURE[judge.time], text),), judge.time == "fail")
 
 
 def _medians(time: TimeComparison, before: Measurement, now: Measurement) -> str:

@@ -1,23 +1,28 @@
 """Whether two measurements answer the same question, and whether their times may stand side by side: by named facts."""
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.record.environment import Environment
+from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
 
 _FREE = ("question", "represents", "regions", "compiled")
 """Fields of the scenario that may change freely: words, labels inside the step, and ``torch.compile``, which is a
 change to the step like any other and exactly what a person may want to compare."""
 
-_RESULT = ("module_mode", "autocast", "gradients")
-"""Fields that change what a step computes, beside the batch and the kind of device."""
+_RESULT = ("module_mode", "autocast", "gradients", "check_steps", "check_parameters")
+"""Fields that change what a step computes, or what of it is compared, beside the batch and the kind of device."""
+
+_UP_TO_QUALITY = ("autocast",)
+"""Those of them that a declared measure of quality may judge, as it may judge other weights and another dtype."""
 
 _TIME_ONLY = tuple(name for name in Scenario.__struct_fields__ if name not in (*_FREE, *_RESULT, "batch"))
 """All other fields change how long a step takes and what it calls, but not what it computes: among them which device
-of its kind it runs on, threads, where batches come from, and the unit."""
+of its kind it runs on, threads, where batches come from, how runs begin, and the unit."""
 
 _NAMED = 5  # a batch of a hundred tensors that all changed is one fact, not a hundred
 
@@ -41,20 +46,35 @@ class UnderConditions(Protocol):
     def first_batch_digest(self) -> str:
         """Digest of the first batch."""
 
+    @property
+    def quality(self) -> tuple[QualityValue, ...]:
+        """What was declared to decide in place of equal outputs."""
+
+
+class _Change(NamedTuple):
+    """One change of what a step computes from, and whether a declared measure of quality may judge it."""
+
+    text: str
+    up_to_quality: bool = False
+
 
 def other_conditions(before: UnderConditions, now: UnderConditions) -> tuple[str, ...]:
     """Name what makes two measurements incomparable, outputs and all: the batch, the mode, the device, the start.
 
-    An empty tuple says that the outputs may be compared.
+    An empty tuple says that the outputs may be compared. Where both sides declare the same measures of quality, other
+    weights, another autocast and other dtypes are the change that these judge (``changes_up_to_quality``).
     """
-    found = list(_result_changes(before.scenario, now.scenario))
-    if before.start_state_digest != now.start_state_digest:
-        found.append("started from other weights")
-    elif _settings_differ(before.start_settings_digest, now.start_settings_digest):
-        found.append("started from other optimizer settings, or with other parts in state=")
-    if before.first_batch_digest != now.first_batch_digest:
-        found.append("another first batch")
-    return tuple(found)
+    decides = compare_quality(before.quality, now.quality).decides
+    return tuple(change.text for change in _changes(before, now) if not (decides and change.up_to_quality))
+
+
+def changes_up_to_quality(before: UnderConditions, now: UnderConditions) -> tuple[str, ...]:
+    """Name what would make two measurements incomparable, had not both declared the measures of quality that judge it.
+
+    A smaller model and mixed precision start from other weights, under another autocast, or from another dtype.
+    """
+    decides = compare_quality(before.quality, now.quality).decides
+    return tuple(change.text for change in _changes(before, now) if decides and change.up_to_quality)
 
 
 def other_conditions_of_time(before: Scenario, now: Scenario) -> tuple[str, ...]:
@@ -77,14 +97,33 @@ def _settings_differ(before: str, now: str) -> bool:
     return "" not in (before, now) and before != now
 
 
-def _result_changes(before: Scenario, now: Scenario) -> Iterator[str]:
-    then, here = _by_kind_of_device(before.batch), _by_kind_of_device(now.batch)
+def _changes(before: UnderConditions, now: UnderConditions) -> Iterator[_Change]:
+    then, here = _by_kind_of_device(before.scenario.batch), _by_kind_of_device(now.scenario.batch)
+    only_dtypes = then != here and _without_dtypes(then) == _without_dtypes(here)
     if then != here:
-        yield _batch_change(then, here)
+        yield _Change(_batch_change(then, here), up_to_quality=only_dtypes)
+    yield from _field_changes(before.scenario, now.scenario)
+    if before.start_state_digest != now.start_state_digest:
+        yield _Change("started from other weights", up_to_quality=True)
+    elif _settings_differ(before.start_settings_digest, now.start_settings_digest):
+        yield _Change("started from other optimizer settings, or with other parts in state=", up_to_quality=True)
+    if before.first_batch_digest != now.first_batch_digest:
+        yield _Change(_OF_OTHER_DTYPES, up_to_quality=True) if only_dtypes else _Change("another first batch")
+
+
+_OF_OTHER_DTYPES = "whether the first batch holds the same values is not known: digests of other dtypes do not compare"
+
+
+def _field_changes(before: Scenario, now: Scenario) -> Iterator[_Change]:
     names = [name for name in _RESULT if _differs(name, before, now)]
     if _kind(before.device) != _kind(now.device):
         names.append("device")
-    yield from (_field_change(name, before, now) for name in names)
+    for name in names:
+        yield _Change(_field_change(name, before, now), up_to_quality=name in _UP_TO_QUALITY)
+
+
+def _without_dtypes(batch: tuple[InputLeaf, ...]) -> tuple[InputLeaf, ...]:
+    return tuple(msgspec.structs.replace(leaf, dtype=None) for leaf in batch)
 
 
 def _differs(name: str, before: Scenario, now: Scenario) -> bool:

@@ -8,13 +8,15 @@ import pytest
 
 from pytest_stepprof.analysis.compare import compare_test, newest
 from pytest_stepprof.analysis.conditions import other_conditions
+from pytest_stepprof.analysis.quality import compare_quality
+from pytest_stepprof.analysis.result_gates import result_alone
 from pytest_stepprof.errors import StepprofError
 from pytest_stepprof.measure.phases import MeasuredStep
 from pytest_stepprof.measure.stored_outputs import compare_with_stored
 from pytest_stepprof.record.comparison import Reason, TestComparison, Verdict
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
-from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.store.directory import Store
@@ -37,6 +39,11 @@ class Judge:
     def known(self, keys: Iterable[str]) -> int:
         """Return how many of the tests the baseline holds."""
         return sum(newest(self.sessions, key) is not None for key in keys)
+
+    def stored_result(self, key: str) -> StoredOutputs | None:
+        """Return the result that the baseline holds for a test, ``None`` where it holds none."""
+        found = newest(self.sessions, key)
+        return None if found is None else found[1].outputs
 
     def missing(self, keys: Iterable[str]) -> tuple[str, ...]:
         """Return the baseline's tests that are not among ``keys``."""
@@ -65,6 +72,7 @@ class Judge:
             judge=self._in_force(settings),
             tests_sharing_level=tests_sharing_level,
             baseline=self.baseline,
+            accept_results=self.accept_results,
         )
 
     def check_result(self, step: MeasuredStep, test: TestIdentity, settings: JudgeSettings) -> TestComparison:
@@ -78,19 +86,13 @@ class Judge:
             return unmeasured(test, "no baseline", (f"Baseline '{self.baseline}' does not hold this test.",))
         conditions = other_conditions(found[1], step)
         if conditions:
-            return unmeasured(test, "not comparable", conditions)
+            undeclared = compare_quality(found[1].quality, step.quality).obstacles
+            return unmeasured(test, "not comparable", (*conditions, *undeclared))
         outputs = self._outputs(step, found[1], settings)
-        differ = outputs.status == "differ"
-        return msgspec.structs.replace(
-            unmeasured(test, "regressed" if differ else "inconclusive", ()),
-            outputs=outputs,
-            failed_gates=("outputs",) if differ and settings.outputs == "fail" else (),
-        )
+        return result_alone(test, found[1], step.quality, outputs, settings)
 
     def _in_force(self, settings: JudgeSettings) -> JudgeSettings:
-        if self.results_only:
-            settings = msgspec.structs.replace(settings, counters="off", time="off")
-        return msgspec.structs.replace(settings, outputs="off") if self.accept_results else settings
+        return msgspec.structs.replace(settings, counters="off", time="off") if self.results_only else settings
 
     def _outputs(self, step: MeasuredStep, before: Measurement, settings: JudgeSettings) -> OutputComparison:
         return compare_with_stored(self.store, before.outputs, step.outputs.stored, step.outputs.payload, settings)

@@ -4,6 +4,7 @@ Nothing heavy is imported here, because pytest reads this at every start.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_stepprof.errors import UsageError
+from pytest_stepprof.plugin.path_tolerances import NO_TOLERANCES, path_tolerances
 
 GATE_MODES = ("fail", "warn", "off")
 
@@ -19,15 +21,17 @@ GATE_MODES = ("fail", "warn", "off")
 class Option:
     """One setting. ``parse`` turns text into the value or raises ``ValueError`` with what was expected.
 
-    ``judges`` marks the fail rules, for which the marker wins over the command line.
+    A default that is text is parsed like any other. ``judges`` marks the fail rules, for which the marker wins over the
+    command line. ``takes_objects`` says that ``parse`` gets a marker's value as it is, and not its text.
     """
 
     name: str
-    parse: Callable[[str], Any]
+    parse: Callable[[Any], Any]
     default: Any
     help: str
     metavar: str = "VALUE"
     judges: bool = False
+    takes_objects: bool = False
 
     @property
     def flag(self) -> str:
@@ -93,6 +97,18 @@ def error_rate(text: str) -> float:
     return value
 
 
+_UNIT_BYTES = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def size_bytes(text: str) -> int:
+    """Parse a size of at least one byte: ``64MiB``, ``1GiB``, ``500kB``, or plain bytes."""
+    found = re.fullmatch(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)", text.strip())
+    size = 0 if found is None else int(float(found["number"]) * _UNIT_BYTES.get(found["unit"], 0))
+    if size < 1:
+        raise ValueError("expected a size above 0, such as 64MiB, 1GiB, 500kB or a number of bytes")
+    return size
+
+
 def switch(text: str) -> bool:
     """Parse yes or no."""
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -122,6 +138,7 @@ MEASURE_OPTIONS = (
     Option("stacks", switch, False, "record Python stacks in the window (slows it down much)", "YES|NO"),
     Option("memory", switch, False, "record allocations in the window (slows it down)", "YES|NO"),
     Option("trace", switch, False, "keep the window's trace, scrubbed, in a new file of the store", "YES|NO"),
+    Option("outputs_limit", size_bytes, "64MiB", "bytes of a test's result to store; of a larger one a sample", "SIZE"),
     Option("seed", whole(0, 2**32 - 1), 20240229, "seed of all random sources before a test's fixtures run", "N"),
 )
 JUDGE_OPTIONS = (
@@ -133,9 +150,21 @@ JUDGE_OPTIONS = (
     Option("time", gate, "fail", "what a slowdown does", "fail|warn|off", judges=True),
     Option("rtol", number, None, "relative tolerance of outputs (default: by dtype)", "X", judges=True),
     Option("atol", number, None, "absolute tolerance of outputs (default: by dtype)", "X", judges=True),
+    Option(
+        "tolerances",
+        path_tolerances,
+        NO_TOLERANCES,
+        "tolerances of outputs by path, in which * stands for any text: PATTERN: rtol=X atol=Y; ...",
+        "TEXT",
+        judges=True,
+        takes_objects=True,
+    ),
 )
 TEST_OPTIONS = MEASURE_OPTIONS + JUDGE_OPTIONS
-DECLARATIONS = ("question", "unit", "samples_per_step", "includes_read", "represents", "regions")
+DECLARATIONS = (
+    *("question", "unit", "samples_per_step", "includes_read", "represents", "regions"),
+    *("check_steps", "check_parameters"),
+)
 """What a marker may say about the step beside the options; the call's own argument wins over it."""
 
 BY_NAME = {option.name: option for option in TEST_OPTIONS}
@@ -198,7 +227,7 @@ def _value(config: pytest.Config, marker: Mapping[str, Any], option: Option) -> 
     for value, source in (*closest, _from_ini(config, option)):
         if value is not None:
             return _parsed(option, value, source)
-    return option.default
+    return option.parse(option.default) if isinstance(option.default, str) else option.default
 
 
 def _from_ini(config: pytest.Config, option: Option) -> tuple[str | None, str]:
@@ -207,6 +236,6 @@ def _from_ini(config: pytest.Config, option: Option) -> tuple[str | None, str]:
 
 def _parsed(option: Option, value: Any, source: str) -> Any:
     try:
-        return option.parse(str(value))
+        return option.parse(value if option.takes_objects else str(value))
     except ValueError as error:
         raise UsageError(f"{source} is {value!r}; {error}.") from None

@@ -105,15 +105,21 @@ class StepprofSession:
         )
         settings = measure_settings(item)
         keep_trace_in = partial(self._store.trace_directory, self._session_id) if settings.keep_trace else None
-        test = identify(item)
+        test, judge = identify(item), judge_settings(item)
         self._refuse_second(test)
         try:
             step = measure_step(
-                request, settings, instruments, under_test=under_test, test=test, keep_trace_in=keep_trace_in
+                request,
+                settings,
+                instruments,
+                under_test=under_test,
+                test=test,
+                judge=judge,
+                keep_trace_in=keep_trace_in,
             )
         finally:
             self._live.clear()
-        step = recorded(item, benchmark, self._with_trace_named(_with_judge(step, judge_settings(item))))
+        step = recorded(item, benchmark, self._with_trace_named(_with_judge(step, judge)))
         item.stash[STEP_KEY] = step
         self._measured[test.key] = dataclasses.replace(step, output=None)  # the person's tensors are not kept
         return step
@@ -166,15 +172,15 @@ class StepprofSession:
         try:
             comparison = self._verdicts.compare(item, step, self._facts())
             others = self._verdicts.compare_with_others(item, step, self._facts())
+            shown = [] if comparison is None else [(self._verdicts.judge.baseline, comparison)]
+            self._verdicts.note_joining(item, step, [*shown, *others])
         except StepprofError as error:
             self._note_failure(item, error)
             pytest.fail(f"stepprof: error: {error}", pytrace=False)
         if step.measurement is not None or (comparison is not None and comparison.failed_gates):
             item.user_properties += list(properties(comparison, step.measurement))
-        shown = [] if comparison is None else [(self._verdicts.judge.baseline, comparison)]
         for baseline, judged in (*shown, *others):
-            self._verdicts.note_unchecked(baseline, judged)
-            if "outputs" in judged.failed_gates:
+            if {"outputs", "quality"} & {*judged.failed_gates}:
                 self._mark_benchmark_as_wrong(item)
             failure = self._verdicts.failure(step, judged, baseline)
             if failure is not None:
@@ -214,6 +220,9 @@ class StepprofSession:
             if wanted:
                 self._refuse(session, f"nothing was measured, so the baseline '{wanted}' stays as it is")
             return
+        if wanted:
+            reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+            self._verdicts.joining.show(reporter, wanted, self._measured)
         self._record = self._session_record("interrupted" if self._interrupted else _status(exitstatus))
         payloads = {
             step.outputs.stored.payload_sha256: step.outputs.payload
@@ -228,7 +237,7 @@ class StepprofSession:
                 self._closing_lines += _poor_baseline_lines(self._record.measurements)
                 self._closing_lines += [
                     (f"stepprof: added without comparing its result: {node_id} (not comparable)", True)
-                    for node_id in self._verdicts.added_unchecked
+                    for node_id in self._verdicts.joining.unchecked(self._measured)
                 ]
         except StoreError as error:
             if wanted:
@@ -278,8 +287,8 @@ class StepprofSession:
             terminalreporter.section("stepprof", sep="=", bold=True)
             terminalreporter.write_line(render_terminal(document, width=width, colour=writer.hasmarkup).rstrip())
         if not self._measuring:
-            verdicts = self._verdicts
-            for line in checked_lines(tuple(verdicts.comparisons.values()), verdicts.judge.baseline):
+            checked, verbose = tuple(self._verdicts.comparisons.values()), self._config.get_verbosity() >= 1
+            for line in checked_lines(checked, self._verdicts.judge.baseline, verbose=verbose):
                 terminalreporter.write_line(line)
         for line, alarming in self._closing_lines:
             terminalreporter.write_line(line, red=alarming)

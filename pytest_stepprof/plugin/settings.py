@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_stepprof.plugin import hooks, options
-from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
+from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings, PathTolerance
 
 
 def measure_settings(item: pytest.Item) -> MeasureSettings:
@@ -24,10 +24,13 @@ def measure_settings(item: pytest.Item) -> MeasureSettings:
         record_memory=values["memory"],
         keep_trace=values["trace"],
         seed=values["seed"],
+        outputs_limit_bytes=values["outputs_limit"],
     )
 
 
 def judge_settings(item: pytest.Item) -> JudgeSettings:
     """Return how a test is judged, from marker, command line, ini and defaults."""
     values = options.resolve(item.config, hooks.marker_keywords(item))
-    return JudgeSettings(**{option.name: values[option.name] for option in options.JUDGE_OPTIONS})
+    tolerances = tuple(PathTolerance(**one._asdict()) for one in values["tolerances"])
+    plain = {option.name: values[option.name] for option in options.JUDGE_OPTIONS}
+    return JudgeSettings(**plain | {"tolerances": tolerances})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.measure.phases import MeasuredStep
 from pytest_stepprof.plugin.identity import identify
+from pytest_stepprof.plugin.joining import Joining
 from pytest_stepprof.plugin.judge import Judge, load_judges, unmeasured
 from pytest_stepprof.plugin.settings import judge_settings
 from pytest_stepprof.record.comparison import Comparison, TestComparison
@@ -20,8 +20,8 @@ STRICT_WHEN_MEASURED = (*STRICT, "inconclusive")
 class Verdicts:
     """Compares tests with the baselines of a session and remembers what came of it.
 
-    ``unreadable`` says which sessions of the baselines cannot be read, ``added_unchecked`` which tests join a
-    baseline although their results could not be compared with it.
+    ``unreadable`` says which sessions of the baselines cannot be read, ``joining`` what the baseline that this session
+    is to join would hold anew.
     """
 
     def __init__(self, config: pytest.Config, store: Store) -> None:
@@ -29,7 +29,8 @@ class Verdicts:
         (self._judge, *self._others), self.unreadable = load_judges(config, store)
         self._tests_sharing_level = 1
         self.comparisons: dict[str, TestComparison] = {}
-        self.added_unchecked: list[str] = []
+        accepting = bool(config.getoption("stepprof_update_outputs"))
+        self.joining = Joining(store, accepting=accepting, every_leaf=config.get_verbosity() >= 1)
 
     @property
     def judge(self) -> Judge:
@@ -69,11 +70,18 @@ class Verdicts:
         judged = [(judge.baseline, judge.judge(step, settings, facts, 1)) for judge in self._others]
         return [(baseline, comparison) for baseline, comparison in judged if comparison is not None]
 
-    def note_unchecked(self, baseline: str, comparison: TestComparison) -> None:
-        """Remember a test that joins ``baseline`` although its result could not be compared with it."""
-        joins = baseline == self._config.getoption("stepprof_save")
-        if joins and comparison.verdict == "not comparable" and comparison.outputs is None:
-            self.added_unchecked.append(printable(comparison.node_id))
+    def note_joining(self, item: pytest.Item, step: MeasuredStep, judged: list[tuple[str, TestComparison]]) -> None:
+        """Remember what a test would bring into the baseline that it is to join.
+
+        Raises:
+            StoreError: the baseline's result cannot be read.
+        """
+        results = {judge.baseline: judge for judge in (self._judge, *self._others)}
+        joined = self._config.getoption("stepprof_save")
+        for baseline, comparison in judged:
+            if baseline == joined:
+                before = results[baseline].stored_result(comparison.key)
+                self.joining.note(comparison, before, step.outputs, judge_settings(item).outputs)
 
     def note_error(self, test: TestIdentity, why: str) -> None:
         """Remember that a measured test broke, so that it is not shown as one without a baseline."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.measurement import Measurement
@@ -14,6 +15,7 @@ from pytest_stepprof.report.failure import gate_lines, verdict_line, verdict_tex
 from pytest_stepprof.report.overview import failed, overview_table, verdict_tone
 from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.quantities import counted
+from pytest_stepprof.report.results import result_texts
 from pytest_stepprof.report.runs import run_blocks
 
 _SESSIONS_NAMED = 3
@@ -129,8 +131,8 @@ def _short_part(
         unit, samples = _unit_of(measurements.get(test.key))
         line = verdict_line(test, unit=unit, samples_per_step=samples)
         lines.append(Text(f"{test.node_id}: {line}", tone=verdict_tone(test)))
-        warnings = (reason for reason in test.reasons if reason.weight == "warns")
-        lines += [Text(f"{test.node_id}: {reason.gate}: {reason.text}", tone="attention") for reason in warnings]
+        told = [reason for reason in test.reasons if reason.weight == "warns" and printable(reason.text) not in line]
+        lines += [Text(f"{test.node_id}: {reason.gate}: {reason.text}", tone="attention") for reason in told]
     return Heading(Text(title), level=1), Bullets(tuple(lines))
 
 
@@ -150,7 +152,7 @@ def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosit
         blocks += _remarks(test, verbosity)
     if measurement.notices:
         blocks.append(Bullets(tuple(_notice_text(notice) for notice in measurement.notices)))
-    blocks.append(Bullets(condition_texts(measurement)))
+    blocks.append(Bullets((*condition_texts(measurement), *result_texts(measurement, test))))
     blocks += profile_blocks(measurement.window)
     if verbosity >= 1:
         blocks += run_blocks(measurement, every_value=verbosity >= 2)

@@ -4,13 +4,15 @@ import re
 
 from pytest_stepprof.analysis.counters import counter_text
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.report.quantities import counted, ratio_text, time_text
+from pytest_stepprof.report.results import compared_text, sampled_text
 
-_GATES: tuple[Gate, ...] = ("outputs", "conditions", "counters", "time")
+_GATES: tuple[Gate, ...] = ("outputs", "quality", "conditions", "counters", "time")
 _MISMATCHES_SHOWN = 5
 _COUNTERS_SHOWN = 10
 _REASONS_IN_A_LINE = 3
@@ -65,6 +67,8 @@ def _gate_sentences(
     reasons = tuple(reason.text for reason in comparison.reasons if reason.gate == gate)
     if gate == "outputs" and comparison.outputs is not None:
         return (*reasons, *_output_details(comparison.outputs, reasons))
+    if gate == "quality":
+        return (*reasons, *(text for text in map(quality_text, comparison.quality) if text not in reasons))
     if gate == "counters":
         return (*reasons, *_counter_details(comparison, reasons))
     if gate == "time" and comparison.time is not None and not reasons:
@@ -93,13 +97,22 @@ def _headline(comparison: TestComparison, baseline: str, *, strict: bool) -> str
     others = [gate for gate in comparison.failed_gates if gate != "outputs"]
     regressed = f"regressed ({', '.join(others)})"
     if "outputs" in comparison.failed_gates:
-        return f"stepprof: outputs differ from baseline '{baseline}'" + (f"; also {regressed}" if others else "")
+        what = f"outputs differ from baseline '{baseline}'"
+        if not _differs_from_baseline(comparison):
+            what = f"runs gave another result than the first step (baseline '{baseline}')"
+        return f"stepprof: {what}" + (f"; also {regressed}" if others else "")
     if others:
         return f"stepprof: {regressed} against baseline '{baseline}'"
     asked = " (--stepprof-strict)" if strict else ""
     if comparison.verdict == "no baseline":
         return f"stepprof: baseline '{baseline}' does not hold this test{asked}"
     return f"stepprof: {comparison.verdict} against baseline '{baseline}'{asked}"
+
+
+def _differs_from_baseline(comparison: TestComparison) -> bool:
+    """Whether equality was required and is not there; the outputs' gate may fail because of the runs alone."""
+    outputs = comparison.outputs
+    return outputs is None or (outputs.status == "differ" and not comparison.quality)
 
 
 def _evidence(comparison: TestComparison, unit: Unit, samples_per_step: int | None) -> str:
@@ -109,8 +122,9 @@ def _evidence(comparison: TestComparison, unit: Unit, samples_per_step: int | No
         texts = [reason.text for reason in deciding if reason.gate == gate]
         more = f"; and {len(texts) - _REASONS_IN_A_LINE} more" if len(texts) > _REASONS_IN_A_LINE else ""
         return "; ".join(texts[:_REASONS_IN_A_LINE]) + more
-    if comparison.time is not None:
-        return time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step)[0]
+    if comparison.time is not None:  # a slowdown where the time gate warns or is off: its reason decides nothing
+        said = [reason.text for reason in comparison.reasons if reason.gate == "time"]
+        return "; ".join(said or time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step))
     return comparison.reasons[0].text if comparison.reasons else "no reason was recorded"
 
 
@@ -129,7 +143,7 @@ def _output_details(outputs: OutputComparison, said: tuple[str, ...]) -> tuple[s
     left_out = len(outputs.mismatches) - _MISMATCHES_SHOWN
     if left_out > 0:
         details.append(f"{left_out} more of {len(outputs.mismatches)} mismatches not shown")
-    return tuple(details)
+    return (*details, *compared_text(outputs), *sampled_text(outputs))
 
 
 def _mismatch_lines(mismatch: OutputMismatch, said: tuple[str, ...]) -> list[str]:
@@ -155,6 +169,7 @@ def _extent_text(mismatch: OutputMismatch) -> str:
     if not _is_news(mismatch.relative_tolerance, mismatch):
         return ""
     tolerance = f"rtol {mismatch.relative_tolerance:.6g}, atol {mismatch.absolute_tolerance or 0:.6g}"
+    tolerance += f" ({mismatch.tolerance_from})" if mismatch.tolerance_from else ""
     if mismatch.elements is None or mismatch.elements_beyond is None:
         return f"tolerance: {tolerance}"
     return f"{mismatch.elements_beyond} of {counted(mismatch.elements, 'element')} beyond {tolerance}"
@@ -176,7 +191,9 @@ def _counter_details(comparison: TestComparison, said: tuple[str, ...]) -> tuple
 
 def _next_steps(comparison: TestComparison) -> list[str]:
     steps = []
-    if "outputs" in comparison.failed_gates:
+    if "outputs" in comparison.failed_gates and not _differs_from_baseline(comparison):
+        steps.append("Find what the step keeps from run to run: put it into state=, or build everything in setup=.")
+    elif {"outputs", "quality"} & {*comparison.failed_gates}:
         steps.append("If the new result is the right one, accept it: --stepprof-save=NAME --stepprof-update-outputs.")
     if "counters" in comparison.failed_gates:
         steps.append("If the additional work is meant, save a new baseline with --stepprof-save=NAME.")

@@ -1,8 +1,12 @@
 """What a test's verdict adds to JUnit XML, as properties of its test case."""
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.record.comparison import TestComparison, TimeComparison
 from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.report.results import compared_text, quality_value_text, sampled_text
+
+_QUALITY = "stepprof_quality"
 
 
 def properties(comparison: TestComparison | None, measurement: Measurement | None) -> tuple[tuple[str, str], ...]:
@@ -29,6 +33,7 @@ def _measured(measurement: Measurement) -> list[tuple[str, str]]:
     ]
     if dispersion.mad_ns is not None:
         found.insert(1, ("stepprof_mad_ns", f"{dispersion.mad_ns:.0f}"))
+    found += [(f"{_QUALITY}_value", quality_value_text(value)) for value in measurement.quality]
     if scenario.samples_per_step is not None:
         found.append(("stepprof_samples_per_step", str(scenario.samples_per_step)))
     return found
@@ -44,6 +49,12 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
         found.append(("stepprof_reasons", "; ".join(deciding)))
     if comparison.outputs is not None:
         found.append(("stepprof_outputs", comparison.outputs.status))
+        found += [("stepprof_outputs_compared", text) for text in compared_text(comparison.outputs)]
+        found += [("stepprof_outputs_sampled", text) for text in sampled_text(comparison.outputs)]
+    if comparison.quality:
+        lost = any(change.lost for change in comparison.quality)
+        found += [(_QUALITY, "lost" if lost else "kept"), ("stepprof_outputs_equality", "not required")]
+        found += [(f"{_QUALITY}_change", quality_text(change)) for change in comparison.quality]
     if comparison.time is not None:
         found += _timed(comparison.time)
     return found

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from pytest_stepprof.record.comparison import TestComparison, Verdict
 from pytest_stepprof.record.measurement import Measurement
-from pytest_stepprof.record.outputs import OutputStatus
 from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.document import Table, Text, Tone
@@ -20,7 +19,13 @@ _TONES: dict[Verdict, Tone] = {
     "not comparable": "attention",
     "no baseline": "muted",
 }
-_OUTPUT_TONES: dict[OutputStatus, Tone] = {"equal": "good", "differ": "bad", "not compared": "attention"}
+_OUTPUT_TONES: dict[str, Tone] = {
+    "equal": "good",
+    "differ": "bad",
+    "not compared": "attention",
+    "quality kept": "good",
+    "quality lost": "bad",
+}
 
 
 def overview_table(session: Session, comparisons: Mapping[str, TestComparison]) -> Table:
@@ -44,6 +49,13 @@ def failed(test: TestComparison) -> bool:
 def verdict_tone(test: TestComparison) -> Tone:
     """Pick the tone in which a test's verdict is written."""
     return "bad" if failed(test) else _TONES[test.verdict]
+
+
+def outputs_word(comparison: TestComparison) -> str | None:
+    """What became of the result, in the words of whatever decides about it; ``None`` where nothing was compared."""
+    if comparison.quality:
+        return "quality lost" if any(change.lost for change in comparison.quality) else "quality kept"
+    return None if comparison.outputs is None else comparison.outputs.status
 
 
 def run_shape(measurement: Measurement) -> str:
@@ -89,9 +101,8 @@ def _outputs(comparison: TestComparison | None, measurement: Measurement | None)
         if measurement is None:
             return _NOTHING
         return Text("stored") if measurement.outputs.leaf_count else Text("nothing", tone="attention")
-    if comparison.outputs is None:
-        return Text("not compared", tone="attention")
-    return Text(comparison.outputs.status, tone=_OUTPUT_TONES[comparison.outputs.status])
+    word = outputs_word(comparison) or "not compared"
+    return Text(word, tone=_OUTPUT_TONES[word])
 
 
 def _verdict(comparison: TestComparison | None) -> Text:

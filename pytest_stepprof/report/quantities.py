@@ -28,6 +28,14 @@ def ratio_text(ratio: float) -> str:
     return format_ratio(ratio) if math.isfinite(ratio) and ratio > 0 else _UNKNOWN
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number with its noun: ``1 test``, ``2 tests``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Write a number with its noun: ``1 test``, ``2 tests``; ``plural`` is for one that does not end in ``s``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
+
+
+def byte_size(size_bytes: int) -> str:
+    """Write a number of bytes in the largest binary unit of which there is one: ``64 MiB``, ``1.5 GiB``, ``500 B``."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 2**power:
+            return f"{size_bytes / 2**power:.4g} {unit}"
+    return f"{size_bytes} B"

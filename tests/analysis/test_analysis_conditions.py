@@ -28,6 +28,7 @@ _OF_TIME: dict[str, tuple[Any, str]] = {
     "inter_op_threads": (2, "inter op threads: 1 -> 2"),
     "garbage_collection": ("off", "garbage collection: as in the process -> off"),
     "torch_flags": (("cudnn.benchmark: on",), "torch flags: none -> cudnn.benchmark: on"),
+    "start": ("built fresh", "start: state put back -> built fresh"),
 }
 _OF_RESULT: dict[str, tuple[Any, str]] = {
     "batch": ((), "batch: Tensor float32 (4, 8) cpu -> nothing"),
@@ -35,6 +36,8 @@ _OF_RESULT: dict[str, tuple[Any, str]] = {
     "autocast": (("cpu bfloat16",), "autocast: none -> cpu bfloat16"),
     "gradients": ("disabled", "gradients: enabled -> disabled"),
     "device": ("cuda:0 Example GPU", "device: cpu -> cuda:0 Example GPU"),
+    "check_steps": (3, "check steps: 1 -> 3"),
+    "check_parameters": (True, "check parameters: no -> yes"),
 }
 _FREE: dict[str, Any] = {
     "question": "and now?",

@@ -16,6 +16,7 @@ from pytest_stepprof.analysis.session_noise import NOISE_DESCRIPTION
 from pytest_stepprof.record.comparison import TimeComparison
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import JudgeSettings
 
@@ -213,6 +214,19 @@ def test_other_conditions_are_not_compared() -> None:
     (test,) = compared([session(measured())] * 5, [session(measured(start_state_digest="f" * 64))] * 5).tests
     assert (test.verdict, test.time) == ("not comparable", None)
     assert [reason.text for reason in test.reasons] == ["started from other weights"]
+
+
+def test_a_declared_quality_decides_over_rounds_too() -> None:
+    differ = {"t.py::a": changed(_EQUAL, status="differ")}
+    base, kept, lost = (
+        (QualityValue(name="accuracy", value=value, margin=0.01, better="higher"),) for value in (0.9, 0.895, 0.5)
+    )
+    before = [session(measured(quality=base))] * 5
+    other = {"median_ns": 1e6, "start_state_digest": "f" * 64}
+    (test,) = compared(before, [session(measured(quality=kept, **other))] * 5, outputs=differ).tests
+    assert (test.verdict, test.failed_gates) == ("improved", ())
+    (test,) = compared(before, [session(measured(quality=lost, **other))] * 5, outputs=differ).tests
+    assert (test.verdict, test.failed_gates) == ("regressed", ("quality",))
 
 
 def test_a_round_that_lacks_a_side_does_not_count() -> None:

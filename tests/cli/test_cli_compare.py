@@ -9,7 +9,8 @@ from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.main import main
 from pytest_stepprof.measure.outputs import take_outputs
 from pytest_stepprof.record.comparison import Comparison, TestComparison
-from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.record.quality import QualityValue
+from pytest_stepprof.record.settings import JudgeSettings, PathTolerance
 from pytest_stepprof.record.window import Counter
 from pytest_stepprof.store.directory import Store
 
@@ -110,6 +111,9 @@ def test_a_baseline_that_holds_only_the_session_itself_says_so(store, capsys):
         ({"median_ns": 8_000_000.0}, {"tolerance": 5.0, "limit": 9.0}, ("--tolerance", "0.01"), 1),
         ({"output": 1.5}, {"atol": 0.6}, (), 0),
         ({"output": 1.5}, {"atol": 0.6}, ("--atol", "0.4"), 1),
+        ({"output": 1.5}, {"tolerances": (PathTolerance(pattern="['logits']", rtol=0.6),)}, (), 0),
+        ({"output": 1.5}, {"tolerances": (PathTolerance(pattern="['loss']", rtol=0.6),)}, (), 1),
+        ({"output": 1.5}, {"tolerances": (PathTolerance(pattern="*", atol=0.6),)}, ("--atol", "0.4"), 0),
         ({"output": 1.5}, {"outputs": "warn"}, (), 0),
         ({"copies": 4}, {"counters": "warn"}, (), 0),
         ({"median_ns": 8_000_000.0}, {"time": "warn"}, (), 0),
@@ -121,6 +125,25 @@ def test_a_test_is_judged_as_it_was_measured_unless_an_option_is_given(store, ca
     saved(store, HEAD, measured(judge=JudgeSettings(**judge), **head))
     found, out, _ = compared(store, capsys, "main", *arguments)
     assert found == code, out
+
+
+def test_the_stored_tolerance_for_a_path_is_said(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    judge = JudgeSettings(tolerances=(PathTolerance(pattern="['log*']", rtol=0.6),))
+    saved(store, HEAD, measured(output=1.5, judge=judge))
+    out = " ".join(compared(store, capsys, "main")[1].split())
+    assert "outputs: 1 leaf equal: 1 within rtol 0.6, atol 1e-05 (" in out
+    assert "['log*']" in out
+
+
+@pytest.mark.parametrize(("value", "code", "word"), [(0.895, 0, "quality kept"), (0.5, 1, "quality lost")])
+def test_quality_decides_in_place_of_equal_outputs(store, capsys, value, code, word):
+    before, now = (QualityValue(name="accuracy", value=one, margin=0.01, better="higher") for one in (0.9, value))
+    saved(store, BASE, measured(quality=(before,)), baseline="main")
+    saved(store, HEAD, measured(output=1.5, quality=(now,)))
+    found, out, _ = compared(store, capsys, "main")
+    assert (found, word in out) == (code, True)
+    assert f"quality: accuracy: 0.9 before, {value} now" in out
 
 
 def test_two_tests_share_the_level(store, capsys):

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fakes
 import pytest
 
 # A session inside this process takes away what it has imported first, and torch cannot be imported twice.
 import torch
+from fakes import FakeClock
 
-import pytest_stepprof.plugin.session  # noqa: F401
+import pytest_stepprof.plugin.session
+from pytest_stepprof.measure import cpu_waiting
 from pytest_stepprof.measure.clock import wall_clock
 from pytest_stepprof.measure.device import resolve_torch_device
 from pytest_stepprof.measure.phases import Instruments, measure_step
@@ -52,6 +55,12 @@ class Project:
     def text(result: pytest.RunResult) -> str:
         """What was printed, with every stretch of white space as one space: prose is wrapped to the terminal."""
         return " ".join(f"{result.stdout} {result.stderr}".split())
+
+    @staticmethod
+    def in_order(result: pytest.RunResult, *parts: str) -> bool:
+        """Whether these parts of lines were printed in this order, brackets and all."""
+        lines = iter(result.outlines)
+        return all(any(part in line for line in lines) for part in parts)
 
     def run_apart(self, *arguments: str, ini: str = "") -> pytest.RunResult:
         """Run pytest in a process of its own."""
@@ -106,6 +115,19 @@ def _everything_imported() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The clock of sessions in this process: it moves by 100 ns a reading, and by what a step says that it takes.
+
+    A step says it with ``fakes.CLOCK.advance(ns)``. Nothing waits for a core, whoever else uses the machine.
+    """
+    clock = FakeClock(reading_ns=100)
+    monkeypatch.setattr(fakes, "CLOCK", clock, raising=False)
+    monkeypatch.setattr(pytest_stepprof.plugin.session, "wall_clock", clock)
+    monkeypatch.setattr(cpu_waiting, "_added_up", lambda files: 0)
+    return clock
 
 
 @pytest.fixture

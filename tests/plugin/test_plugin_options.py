@@ -67,7 +67,7 @@ def test_an_unknown_keyword_of_the_marker_is_an_error_that_lists_the_known_ones(
 
     result.assert_outcomes(errors=1)
     text = project.text(result)
-    assert "@pytest.mark.stepprof has the unknown keyword 'run'; known: atol, budget, counters, " in text
+    assert "@pytest.mark.stepprof has the unknown keyword 'run'; known: atol, budget, check_parameters, " in text
     assert "runs" in text.split("known:")[1]
     assert "samples_per_step" in text.split("known:")[1]
 

@@ -1,25 +1,35 @@
-"""The time gate, on stored times that are rewritten so that the verdict is certain."""
+"""The time gate, with steps that say how long they take: no verdict here depends on who else uses the machine."""
 
 import json
 import re
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("clock")
+
 FAR_FASTER, FAR_SLOWER = 1e-5, 1e5
 FAIL = "--stepprof-time=fail"
 
 STEP = """
-    import torch
+    import fakes
 
     def test_step(stepprof):
-        weight = torch.ones(4, 4)
-        stepprof(lambda: weight @ weight{declared})
+        def step():
+            fakes.CLOCK.advance({ns})
+            return 1.0
+
+        stepprof(step{declared})
 """
+
+
+def step(ns: float = 2e6, declared: str = "") -> str:
+    """A test whose step takes so many nanoseconds of the fake clock."""
+    return STEP.format(ns=round(ns), declared=declared)
 
 
 @pytest.fixture
 def saved(project):
-    project.write(test_it=STEP.format(declared=""))
+    project.write(test_it=step())
     project.measure("--stepprof-save=main")
     return project
 
@@ -44,22 +54,25 @@ def test_a_slowdown_fails_the_test_with_both_medians_the_interval_and_the_reason
     assert "use: stepprof ab BASE" in text
 
 
-def test_a_step_that_does_far_more_is_called_slower(saved):
-    """Two matrices of 1024 rows take thousands of times as long as two of 4, whoever else uses the machine."""
-    saved.write(
-        test_it="""
-            import torch
+@pytest.mark.parametrize(
+    ("before_ms", "now_ms", "verdict", "code"),
+    [
+        (2, 8, "regressed", pytest.ExitCode.TESTS_FAILED),
+        (2, 2, "inconclusive", pytest.ExitCode.OK),
+        (4, 2.2, "not regressed", pytest.ExitCode.OK),
+        (8, 2, "improved", pytest.ExitCode.OK),
+    ],
+)
+def test_what_a_step_takes_makes_the_verdict(project, before_ms, now_ms, verdict, code):
+    project.write(test_it=step(before_ms * 1e6))
+    project.measure("--stepprof-save=main")
+    project.write(test_it=step(now_ms * 1e6))
 
-            def test_step(stepprof):
-                weight = torch.ones(1024, 1024)
-                stepprof(lambda: (weight @ weight)[:4, :4] / 256)
-        """
-    )
+    result = project.measure("--stepprof-baseline=main", FAIL)
 
-    result = saved.measure("--stepprof-baseline=main", "--stepprof-counters=off", FAIL)
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["stepprof: regressed (time) against baseline 'main'"])
+    assert result.ret == code
+    assert project.sessions[-1]["comparison"]["tests"][0]["verdict"] == verdict
+    assert f"{before_ms:.2f} ms/step before, {now_ms:.2f} ms/step now" in project.text(result)
 
 
 def test_a_speed_up_is_called_improved_and_passes(saved):
@@ -82,7 +95,7 @@ def test_time_may_warn_or_be_silent_and_the_verdict_stays_true(saved, mode):
 
 
 def test_a_throughput_is_judged_in_its_own_unit(project):
-    project.write(test_it=STEP.format(declared=', unit="samples/s", samples_per_step=4'))
+    project.write(test_it=step(declared=', unit="samples/s", samples_per_step=4'))
     project.measure("--stepprof-save=main")
     project.scale_stored_times(FAR_FASTER)
 
@@ -92,7 +105,8 @@ def test_a_throughput_is_judged_in_its_own_unit(project):
     assert re.search(r"samples/s before, \S+ samples/s now, \S+x slower", project.text(result))
 
 
-def test_tests_with_a_baseline_share_the_level(project):
+@pytest.mark.parametrize("times", [FAR_FASTER, 1, FAR_SLOWER], ids=["slower", "unchanged", "faster"])
+def test_tests_with_a_baseline_share_the_level_and_it_is_said_whatever_the_verdict(project, times):
     project.write(
         test_it="""
             import pytest
@@ -104,6 +118,7 @@ def test_tests_with_a_baseline_share_the_level(project):
         """
     )
     project.measure("--stepprof-save=main")
+    project.scale_stored_times(times)
     project.write(test_new="import torch\ndef test_new(stepprof): stepprof(lambda: torch.ones(4) * 2)")
 
     result = project.measure("--stepprof-baseline=main")

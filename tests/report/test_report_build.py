@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from sample_records import sample_measurement, sample_session
 
-from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison
+from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.quality import QualityChange
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.conditions import condition_texts, declared_texts
 from pytest_stepprof.report.document import Heading, Table
@@ -15,6 +16,18 @@ from pytest_stepprof.report.overview import run_shape
 from pytest_stepprof.report.terminal import render_terminal
 
 changed = msgspec.structs.replace
+TIME = TimeComparison(
+    before_ns=2e6,
+    after_ns=4e6,
+    ratio=2.0,
+    ratio_lower=1.5,
+    ratio_upper=2.7,
+    level_per_test=0.01,
+    tests_sharing_level=1,
+    smallest_visible_ratio=1.4,
+    noise="stated noise",
+    verdict="regressed",
+)
 
 
 def measured(name):
@@ -22,7 +35,7 @@ def measured(name):
     return sample_measurement(test=test)
 
 
-def judged(name, verdict, failed=(), outputs=None):
+def judged(name, verdict, failed=(), outputs=None, quality=()):
     reasons = (
         Reason(gate="time", weight="decides", text=f"{name} decided"),
         Reason(gate="counters", weight="warns", text=f"{name} warned"),
@@ -37,7 +50,12 @@ def judged(name, verdict, failed=(), outputs=None):
         counters=(),
         time=None,
         failed_gates=failed,
+        quality=quality,
     )
+
+
+KEPT = QualityChange(name="accuracy", before=0.9, after=0.9, margin=0.01, better="higher", lost=False)
+LOST = QualityChange(name="f1", before=0.9, after=0.5, margin=0.01, better="higher", lost=True)
 
 
 def compared(*tests, **changes):
@@ -91,6 +109,13 @@ def test_the_table_keeps_the_order_of_the_session():
         (judged("a", "not comparable"), "not compared", "not comparable"),
         (judged("a", "no baseline"), "stored", "no baseline"),
         (judged("a", "error"), "not compared", "error"),
+        (judged("a", "improved", outputs="differ", quality=(KEPT,)), "quality kept", "improved"),
+        (judged("a", "improved", outputs="equal", quality=(KEPT,)), "quality kept", "improved"),
+        (
+            judged("a", "regressed", failed=("quality",), outputs="differ", quality=(KEPT, LOST)),
+            "quality lost",
+            "regressed",
+        ),
     ],
 )
 def test_outputs_and_verdict_of_a_row(comparison, outputs, verdict):
@@ -137,6 +162,16 @@ def test_in_short_each_verdict_takes_one_line_and_no_reason_is_repeated_below():
     assert "odd: not comparable: " in short
     assert "t.py::odd: counters: odd warned" in short
     assert len(short) < len(text(build_report(session, comparison, verbosity=0)))
+
+
+def test_a_warning_that_is_the_verdict_of_its_line_is_not_said_twice():
+    slow = changed(
+        judged("slow", "regressed"),
+        reasons=(Reason(gate="time", weight="warns", text="slow, but time only warns"),),
+        time=TIME,
+    )
+    short = text(build_report(sample_session(), compared(slow), verbosity=0, reasons_in_full=False))
+    assert short.count("slow, but time only warns") == 1
 
 
 def test_a_test_that_was_judged_without_a_measurement_has_a_row():

@@ -3,7 +3,8 @@
 import pytest
 
 from pytest_stepprof.record.comparison import CounterChange, Reason, TestComparison, TimeComparison
-from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
+from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch, UsedTolerance
+from pytest_stepprof.record.quality import QualityChange
 from pytest_stepprof.report.failure import failure_text, gate_lines, interval_text, verdict_line
 
 TIME = TimeComparison(
@@ -19,6 +20,10 @@ TIME = TimeComparison(
     verdict="regressed",
 )
 COPY = CounterChange(name="calls of aten::copy_", unit="calls", before=3, after=4, gated=True)
+
+
+LOST = QualityChange(name="accuracy", before=0.9, after=0.5, margin=0.01, better="higher", lost=True)
+EQUAL = OutputComparison(status="equal", leaves_compared=1, mismatches=())
 
 
 def compared(**changes):
@@ -122,6 +127,64 @@ def test_the_result_itself_has_a_name():
     assert lines[1:] == ("  at the result itself: shape: [2] before",)
 
 
+def test_where_a_tolerance_comes_from_is_said_with_it():
+    lines = gate_lines(compared(outputs=differing(mismatch(tolerance_from="pattern ['log*']"))))
+    assert lines[-1] == "    12 of 40 elements beyond rtol 1.3e-06, atol 1e-05 (pattern ['log*'])"
+
+
+def test_all_tolerances_and_samples_are_said_after_the_mismatches():
+    used = UsedTolerance(relative=0.1, absolute=0.2, tolerance_from="rtol and atol as given", leaves=2)
+    outputs = OutputComparison(
+        status="differ",
+        leaves_compared=2,
+        mismatches=(mismatch(),),
+        tolerances=(used,),
+        sampled=("['logits']",),
+    )
+    assert gate_lines(compared(outputs=outputs))[-2:] == (
+        "  2 leaves compared: 2 with rtol 0.1, atol 0.2 (rtol and atol as given)",
+        "  compared by a sample, norms and a digest: ['logits']",
+    )
+
+
+def test_quality_has_its_own_gate_and_is_told_once():
+    said = "accuracy: 0.9 before, 0.5 now, 0.4 worse (margin 0.01, higher is better): lost"
+    told = compared(quality=(LOST,), reasons=(reason("quality", said),), failed_gates=("quality",))
+    assert gate_lines(told) == ("quality:", f"  {said}")
+    assert gate_lines(compared(quality=(LOST,))) == ("quality:", f"  {said}")
+
+
+def test_speed_and_quality_are_both_in_the_failing_tests_text():
+    told = compared(
+        outputs=differing(mismatch()),
+        quality=(LOST,),
+        time=TIME,
+        reasons=(reason("outputs", "Equality was not required: quality was declared.", "informs"),),
+        failed_gates=("quality",),
+    )
+    text = failure_text(told, baseline="main")
+    assert text.splitlines()[0] == "stepprof: regressed (quality) against baseline 'main'"
+    assert "Equality was not required" in text
+    assert "accuracy: 0.9 before, 0.5 now" in text
+    assert "2.00 ms/step before, 4.00 ms/step now" in text
+
+
+@pytest.mark.parametrize(
+    ("outputs", "quality"), [(EQUAL, ()), (differing(mismatch()), (LOST,))], ids=["equal outputs", "quality decides"]
+)
+def test_runs_that_disagree_are_not_called_a_difference_from_the_baseline(outputs, quality):
+    told = compared(
+        outputs=outputs,
+        quality=quality,
+        reasons=(reason("outputs", "In run 2 of 3 the first step gave another result"),),
+        failed_gates=("outputs",),
+    )
+    text = failure_text(told, baseline="main")
+    assert text.splitlines()[0] == "stepprof: runs gave another result than the first step (baseline 'main')"
+    assert "--stepprof-update-outputs" not in text
+    assert text.splitlines()[-1].endswith("put it into state=, or build everything in setup=.")
+
+
 def test_many_mismatches_are_counted():
     lines = gate_lines(compared(outputs=differing(*(mismatch(path=f"[{number}]") for number in range(8)))))
     assert lines[-1] == "  3 more of 8 mismatches not shown"
@@ -174,7 +237,12 @@ def test_the_interval_covers_what_both_sides_leave():
 
 @pytest.mark.parametrize(
     ("gate", "advice"),
-    [("outputs", "--stepprof-update-outputs"), ("counters", "--stepprof-save=NAME"), ("time", "stepprof ab")],
+    [
+        ("outputs", "--stepprof-update-outputs"),
+        ("quality", "--stepprof-update-outputs"),
+        ("counters", "--stepprof-save=NAME"),
+        ("time", "stepprof ab"),
+    ],
 )
 def test_what_to_do_next(gate, advice):
     assert advice in failure_text(compared(failed_gates=(gate,)), baseline="main").splitlines()[-1]
@@ -208,7 +276,12 @@ def test_no_advice_where_nothing_failed():
         (
             compared(verdict="regressed", time=TIME),
             "regressed: median 2.00 ms/step before, 4.00 ms/step now: 2.00x slower, "
-            "99 % interval 1.50x slower to 2.70x slower",
+            "99 % interval 1.50x slower to 2.70x slower; "
+            "could have seen 1.40x slower (level 0.005 per test, 2 tests sharing it; stated noise)",
+        ),
+        (
+            compared(verdict="regressed", time=TIME, reasons=(reason("time", "slow, at a level of 1 %", "informs"),)),
+            "regressed: slow, at a level of 1 %",
         ),
         (compared(verdict="error"), "error: no reason was recorded"),
         (compared(verdict="error", reasons=(reason("time", "hint", "informs"),)), "error: hint"),

@@ -11,7 +11,14 @@ from sample_records import sample_measurement, sample_session
 from pytest_stepprof.record.comparison import Comparison, CounterChange, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.notice import Notice
-from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
+from pytest_stepprof.record.outputs import (
+    OutputComparison,
+    OutputMismatch,
+    OutputNode,
+    OutputSample,
+    UsedTolerance,
+)
+from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.record.window import DeviceObservation, OperatorCost, RegionCost
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.failure import failure_text
@@ -44,8 +51,11 @@ def identity(name):
     )
 
 
+ACCURACY = QualityValue(name="accuracy", value=0.905, margin=0.01, better="higher")
+
+
 def plain():
-    return sample_measurement(test=identity("test_step"))
+    return sample_measurement(test=identity("test_step"), quality=(ACCURACY,))
 
 
 def on_a_device():
@@ -71,9 +81,20 @@ def on_a_device():
         )
         for number in range(1, 11)
     )
+    sample = OutputSample(
+        elements=2**26,
+        kept=2**24,
+        sha256="0" * 64,
+        not_finite=0,
+        sum_of_magnitudes=1.0,
+        euclidean_norm=1.0,
+        largest_magnitude=1.0,
+    )
+    logits = OutputNode(path="['logits']", kind="tensor", type_name="torch.Tensor", shape=(2**26,), sample=sample)
     return changed(
         base,
         test=identity("test_infer[resnet50-64]"),
+        outputs=changed(base.outputs, nodes=(*base.outputs.nodes, logits)),
         scenario=changed(
             base.scenario, unit="samples/s", represents="synthetic input, not the full load", device="cuda"
         ),
@@ -107,7 +128,7 @@ def time_comparison(after_ns, lower, upper, verdict):
     )
 
 
-def judged(measurement, verdict, *reasons, outputs=None, counters=(), time=None, failed=()):
+def judged(measurement, verdict, *reasons, outputs=None, counters=(), time=None, failed=(), quality=()):
     return TestComparison(
         key=measurement.test.key,
         node_id=measurement.test.node_id,
@@ -117,10 +138,21 @@ def judged(measurement, verdict, *reasons, outputs=None, counters=(), time=None,
         counters=counters,
         time=time,
         failed_gates=failed,
+        quality=quality,
     )
 
 
-EQUAL = OutputComparison(status="equal", leaves_compared=2, mismatches=())
+FLOAT32 = UsedTolerance(
+    relative=1.3e-06,
+    absolute=1e-05,
+    tolerance_from="float32",
+    leaves=1,
+    largest_absolute=2.4e-07,
+    largest_relative=1e-06,
+)
+EXACT = UsedTolerance(relative=0.0, absolute=0.0, tolerance_from="exact dtype", leaves=1)
+EQUAL = OutputComparison(status="equal", leaves_compared=2, mismatches=(), tolerances=(FLOAT32, EXACT))
+SAMPLED = changed(EQUAL, sampled=("['logits']",))
 DIFFER = OutputComparison(
     status="differ",
     leaves_compared=2,
@@ -136,23 +168,35 @@ DIFFER = OutputComparison(
             worst_index=(3, 1),
             relative_tolerance=1.3e-06,
             absolute_tolerance=1e-05,
+            tolerance_from="float32",
         ),
         OutputMismatch(path="['n']", kind="structure", message="a number before, text after"),
     ),
+    tolerances=(changed(FLOAT32, largest_absolute=0.05, largest_relative=0.0125), EXACT),
 )
 
 
+def quality_of(before, after, lost):
+    return (QualityChange(name="accuracy", before=before, after=after, margin=0.01, better="higher", lost=lost),)
+
+
 def scene():
-    """Six tests: outputs and counters fail, time fails, time only warns, two are not judged, one stands."""
+    """Eight tests: outputs and counters fail, time, quality; time only warns; two are not judged, two stand.
+
+    Of the last two, one has a sampled result, and one another result with a quality that is kept.
+    """
     wrong = sample_measurement(test=identity("test_wrong[a|b`c`<b>]"))
     slow = sample_measurement(test=identity("test_slow"))
     warned = sample_measurement(test=identity("test_warned"))
     moved = sample_measurement(test=identity("test_moved"))
     fresh = sample_measurement(test=identity("test_fresh"))
     fast = on_a_device()
+    rough = sample_measurement(test=identity("test_rough"), quality=(changed(ACCURACY, value=0.5),))
+    mixed = sample_measurement(test=identity("test_mixed"), quality=(ACCURACY,))
+    not_required = ("outputs", "informs", "Equality was not required: quality was declared. The outputs differ.")
     tests = (
         judged(fast, "improved", ("time", "decides", "Faster by half."), ("counters", "warns", "Another mix of work."),
-               ("outputs", "informs", "Tolerances by dtype."), outputs=EQUAL,
+               ("outputs", "informs", "Tolerances by dtype."), outputs=SAMPLED,
                time=time_comparison(1_000_000.0, 0.3, 0.8, "improved")),
         judged(fresh, "no baseline", ("conditions", "decides", "Baseline 'main' has no measurement of this test.")),
         judged(wrong, "regressed", ("outputs", "decides", "The outputs differ (2 mismatches)."), outputs=DIFFER,
@@ -164,6 +208,10 @@ def scene():
                failed=("time",)),
         judged(warned, "regressed", ("time", "warns", "Slower, but time only warns."), outputs=EQUAL,
                time=time_comparison(8_000_000.0, 2.1, 7.5, "regressed")),
+        judged(rough, "regressed", not_required, outputs=DIFFER, quality=quality_of(0.91, 0.5, lost=True),
+               time=time_comparison(1_000_000.0, 0.3, 0.8, "improved"), failed=("quality",)),
+        judged(mixed, "improved", not_required, ("time", "decides", "Faster by half."), outputs=DIFFER,
+               quality=quality_of(0.91, 0.905, lost=False), time=time_comparison(1_000_000.0, 0.3, 0.8, "improved")),
         judged(moved, "not comparable", ("conditions", "decides", "started from other weights"),
                ("conditions", "decides", "another first batch")),
     )  # fmt: skip
@@ -174,7 +222,9 @@ def scene():
         tests=tests,
         missing=("test_net.py::test_gone",),
     )
-    return sample_session(measurements=(fast, fresh, wrong, slow, warned, moved), status="failed"), comparison
+    return sample_session(
+        measurements=(fast, fresh, wrong, slow, warned, rough, mixed, moved), status="failed"
+    ), comparison
 
 
 @pytest.mark.parametrize("verbosity", [0, 1, 2])

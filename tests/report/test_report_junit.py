@@ -4,7 +4,8 @@ import msgspec
 from sample_records import sample_measurement
 
 from pytest_stepprof.record.comparison import Reason, TestComparison, TimeComparison
-from pytest_stepprof.record.outputs import OutputComparison
+from pytest_stepprof.record.outputs import OutputComparison, UsedTolerance
+from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.report.junit import properties
 
 TIME = TimeComparison(
@@ -53,6 +54,31 @@ def test_all_properties():
         ("stepprof_ratio_upper", "2.66667"),
         ("stepprof_smallest_visible_ratio", "1.89"),
     )
+
+
+def test_quality_and_what_results_were_compared_with():
+    value = QualityValue(name="accuracy", value=0.895, margin=0.01, better="higher")
+    kept = QualityChange(name="accuracy", before=0.9, after=0.895, margin=0.01, better="higher", lost=False)
+    lost = msgspec.structs.replace(kept, name="f1", after=0.5, lost=True)
+    used = UsedTolerance(relative=0.0, absolute=0.0, tolerance_from="int64", leaves=1)
+    outputs = OutputComparison(
+        status="differ", leaves_compared=1, mismatches=(), tolerances=(used,), sampled=("['a']",)
+    )
+    found = properties(judged(outputs=outputs, quality=(kept, lost)), sample_measurement(quality=(value,)))
+    assert [(name, text) for name, text in found if "quality" in name or "outputs" in name] == [
+        ("stepprof_quality_value", "accuracy 0.895 (margin 0.01, higher is better)"),
+        ("stepprof_outputs", "differ"),
+        ("stepprof_outputs_compared", "1 leaf compared: 1 exactly (int64)"),
+        ("stepprof_outputs_sampled", "compared by a sample, norms and a digest: ['a']"),
+        ("stepprof_quality", "lost"),
+        ("stepprof_outputs_equality", "not required"),
+        (
+            "stepprof_quality_change",
+            "accuracy: 0.9 before, 0.895 now, 0.005 worse (margin 0.01, higher is better): kept",
+        ),
+        ("stepprof_quality_change", "f1: 0.9 before, 0.5 now, 0.4 worse (margin 0.01, higher is better): lost"),
+    ]
+    assert dict(properties(judged(quality=(kept,)), None))["stepprof_quality"] == "kept"
 
 
 def test_what_does_not_exist_has_no_property():
