@@ -1,4 +1,4 @@
-"""How exact stepprof's times are, and what stepprof costs. Prints three tables and asserts nothing.
+"""How exact stepprof's times are, and what stepprof costs. Prints tables and asserts nothing.
 
 1. **times**: stepprof's sample loop beside a bare ``perf_counter_ns`` loop, in one process, taking turns. Both time
    the same number of steps together; the bare loop contains nothing but the step (and ``next()`` where reading
@@ -6,6 +6,8 @@
 2. **start-up**: ``pytest --collect-only`` with the plugin switched off by not asking for it, beside
    ``-p no:stepprof``, in pairs. Aim: at most 10 ms.
 3. **budget**: what a test with ``--stepprof`` takes, beside its budget.
+4. **state**: putting a state of 400 MB back, beside a plain copy of the same bytes, taking turns; the checks that are
+   made once per test apart from it. Aim: a ratio of at most 2, and one snapshot's memory.
 """
 
 import argparse
@@ -15,15 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
+from state_cost import print_state
 from tabulate import tabulate
+from turns import Block, ratios, spread_of
 
 from pytest_stepprof.analysis.plan import steps_per_sample
 from pytest_stepprof.measure.batches import MemoryFeed
@@ -39,28 +41,8 @@ BLOCK_NS = 12_000_000
 FEWEST_SAMPLES_PER_BLOCK = 2
 FEWEST_ROUNDS = 10
 BATCHES_IN_MEMORY = 4
-CONFIDENCE = 0.95
 
 Step = Callable[[torch.Tensor], torch.Tensor]
-Block = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A median with an interval that covers it at 95 %, made of order statistics, and the quartiles beside it."""
-
-    median: float
-    lower: float
-    upper: float
-    first_quartile: float
-    third_quartile: float
-
-
-def spread_of(values: Sequence[float]) -> Spread:
-    """Summarise independent values; the interval is the one that belongs to the sign test."""
-    interval: Any = stats.quantile_test(values, p=0.5).confidence_interval(CONFIDENCE)  # its stub says float
-    first, median, third = np.quantile(values, [0.25, 0.5, 0.75])
-    return Spread(float(median), float(interval.low), float(interval.high), float(first), float(third))
 
 
 # --- times ---------------------------------------------------------------------------------------------------------
@@ -140,18 +122,6 @@ def _bare_with_read(step: Step, batches: Iterator[torch.Tensor], steps: int) -> 
     for _ in range(steps):
         step(next(batches))
     return time.perf_counter_ns() - begin
-
-
-def ratios(left: Block, right: Block, rounds: int) -> list[float]:
-    """Return left / right per round of four blocks: left, right, right, left, and the other way round in turn."""
-    values = []
-    for number in range(rounds):
-        order = (left, right, right, left) if number % 2 == 0 else (right, left, left, right)
-        logs: dict[Block, list[float]] = {left: [], right: []}
-        for block in order:
-            logs[block].append(np.log(block()))
-        values.append(float(np.exp(np.mean(logs[left]) - np.mean(logs[right]))))
-    return values
 
 
 def compare_times(target_ns: int, seconds: float, *, reads: bool) -> list[object]:
@@ -327,9 +297,10 @@ def print_budget() -> None:
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="times, start-up, budget (default: all three)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="times, start-up, budget, state (default: all)")
     parser.add_argument("--seconds", type=float, default=12, help="seconds for each row of times [12]")
     parser.add_argument("--pairs", type=int, default=40, help="pairs of start-ups [40]")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds for each row of state [15]")
     return parser.parse_args()
 
 
@@ -340,6 +311,7 @@ def main() -> None:
         "times": lambda: print_times(arguments.seconds),
         "start-up": lambda: print_start_up(arguments.pairs),
         "budget": print_budget,
+        "state": lambda: print_state(arguments.rounds),
     }
     if unknown := [part for part in arguments.parts if part not in parts]:
         raise SystemExit(f"unknown part {unknown[0]!r}; expected one of {', '.join(parts)}")
