@@ -13,7 +13,7 @@ from tabulate import tabulate
 from torch import nn
 from turns import Block, ratios, spread_of
 
-from pytest_stepprof.measure.state import StateSnapshot, capture_state
+from pytest_stepprof.measure.state.snapshot import StateSnapshot, capture_state
 
 LAYERS = 11
 """Layers of 512 features: with Adam's two moments they make a state of about 400 MB in 528 tensors."""

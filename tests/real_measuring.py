@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_stepprof.measure.clock import wall_clock
-from pytest_stepprof.measure.output_comparison import compare_outputs
-from pytest_stepprof.measure.outputs import TakenOutputs, take_outputs
+from pytest_stepprof.measure.outputs.comparison import compare_outputs
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, take_outputs
 from pytest_stepprof.measure.phases import Instruments, MeasuredStep, measure_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.record.measurement import Measurement, TestIdentity

@@ -197,7 +197,7 @@ def _nothing_measured(first: Round, broken: Mapping[str, str]) -> Outcome:
 def _outputs(first: Round, found: ComparableRounds) -> dict[str, OutputComparison]:
     """Compare the outputs of the first round, by test key."""
     from pytest_stepprof.analysis.compare import judged_as
-    from pytest_stepprof.measure.stored_outputs import compare_with_stored, stored_payload  # imports torch
+    from pytest_stepprof.measure.outputs.stored import compare_with_stored, stored_payload  # imports torch
 
     before = {measurement.test.key: measurement.outputs for measurement in found.base[0].measurements}
     return {

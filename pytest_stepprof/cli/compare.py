@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Judge the session again, against the baseline as it is stored now."""
-    from pytest_stepprof.measure.stored_outputs import compare_stored_outputs  # imports torch
+    from pytest_stepprof.measure.outputs.stored import compare_stored_outputs  # imports torch
 
     overrides = {name: getattr(arguments, name) for name, *_ in _RULES if getattr(arguments, name) is not None}
     store = chosen_store(arguments)

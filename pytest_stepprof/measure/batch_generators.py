@@ -6,7 +6,12 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pytest_stepprof.measure.state_random import GENERATOR_KINDS, generator_state, is_repeatable, set_generator_state
+from pytest_stepprof.measure.state.random_sources import (
+    GENERATOR_KINDS,
+    generator_state,
+    is_repeatable,
+    set_generator_state,
+)
 
 _LOOKED_INTO = (DataLoader, Sampler, Dataset, list, tuple)
 _DRAWN_FROM = ("sampler", "batch_sampler")  # of a loader or sampler: anything that gives indices will do

@@ -13,7 +13,7 @@ from pytest_stepprof.measure.conditions import tensors_of
 from pytest_stepprof.measure.containers import type_name
 from pytest_stepprof.measure.random_state import capture_random_state, restore_random_state
 from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.state import StateSnapshot, capture_state
+from pytest_stepprof.measure.state.snapshot import StateSnapshot, capture_state
 from pytest_stepprof.record.notice import Notice
 
 

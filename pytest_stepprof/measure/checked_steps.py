@@ -11,8 +11,8 @@ import torch
 from pytest_stepprof.errors import BatchError
 from pytest_stepprof.measure.batches import Exhausted
 from pytest_stepprof.measure.conditions import instances
-from pytest_stepprof.measure.output_copies import independent_copy
-from pytest_stepprof.measure.outputs import TakenOutputs, take_outputs
+from pytest_stepprof.measure.outputs.copies import independent_copy
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, take_outputs
 from pytest_stepprof.measure.sampling import Stepper
 from pytest_stepprof.measure.start import Start
 

@@ -10,7 +10,7 @@ from pytest_stepprof.measure.batches import Exhausted, read_first
 from pytest_stepprof.measure.checked_steps import KeptStep, parameters_of, take_checked_steps
 from pytest_stepprof.measure.conditions import see_scenario
 from pytest_stepprof.measure.inputs import describe_input, digest_batch
-from pytest_stepprof.measure.outputs import TakenOutputs, same_outputs
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, same_outputs
 from pytest_stepprof.measure.quality import measured_quality
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.measure.sampling import Stepper

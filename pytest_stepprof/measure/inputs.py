@@ -9,7 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from pytest_stepprof.measure.containers import Opened, open_container, type_name
-from pytest_stepprof.measure.output_recipes import take_apart
+from pytest_stepprof.measure.outputs.recipes import take_apart
 from pytest_stepprof.measure.plain_text import plain_number, plain_word
 from pytest_stepprof.measure.tensor_bytes import Digest, dtype_name
 from pytest_stepprof.record.scenario import InputLeaf

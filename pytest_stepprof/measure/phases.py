@@ -20,7 +20,7 @@ from pytest_stepprof.measure.clock import clock_cost_ns
 from pytest_stepprof.measure.conditions import step_source_digest
 from pytest_stepprof.measure.first_step import FirstStep, Repetition, check_that_it_repeats, take_first_step
 from pytest_stepprof.measure.instruments import Instruments
-from pytest_stepprof.measure.outputs import TakenOutputs
+from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.measure.retained_graph import kept_graphs_explained
 from pytest_stepprof.measure.run_results import RunResults

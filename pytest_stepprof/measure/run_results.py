@@ -7,7 +7,7 @@ from typing import Any
 from pytest_stepprof.measure import observations
 from pytest_stepprof.measure.first_step import FirstStep
 from pytest_stepprof.measure.inputs import digest_batch
-from pytest_stepprof.measure.outputs import compare_outputs, take_outputs
+from pytest_stepprof.measure.outputs.taking import compare_outputs, take_outputs
 from pytest_stepprof.measure.sampling import Samples, Stepper, take_samples
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.outputs import OutputComparison

@@ -6,9 +6,9 @@ import pytest
 
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.quality import quality_text
-from pytest_stepprof.measure.output_summary import summarize_leaves
-from pytest_stepprof.measure.outputs import TakenOutputs
-from pytest_stepprof.measure.stored_outputs import stored_payload
+from pytest_stepprof.measure.outputs.stored import stored_payload
+from pytest_stepprof.measure.outputs.summary import summarize_leaves
+from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.record.comparison import TestComparison
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch, StoredOutputs
 from pytest_stepprof.record.settings import GateMode

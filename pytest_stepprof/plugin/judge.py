@@ -11,8 +11,8 @@ from pytest_stepprof.analysis.conditions import other_conditions
 from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.analysis.result_gates import result_alone
 from pytest_stepprof.errors import StepprofError
+from pytest_stepprof.measure.outputs.stored import compare_with_stored
 from pytest_stepprof.measure.phases import MeasuredStep
-from pytest_stepprof.measure.stored_outputs import compare_with_stored
 from pytest_stepprof.record.comparison import Reason, TestComparison, Verdict
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement, TestIdentity

@@ -7,7 +7,7 @@ from sample_records import sample_measurement, sample_session
 
 from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.main import main
-from pytest_stepprof.measure.outputs import take_outputs
+from pytest_stepprof.measure.outputs.taking import take_outputs
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.settings import JudgeSettings, PathTolerance

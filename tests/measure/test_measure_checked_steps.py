@@ -12,7 +12,7 @@ from plain_measuring import codes, measured
 from pytest_stepprof.errors import BatchError, OutputError, UsageError
 from pytest_stepprof.measure import checked_steps
 from pytest_stepprof.measure.checked_steps import parameters_of
-from pytest_stepprof.measure.outputs import take_outputs
+from pytest_stepprof.measure.outputs.taking import take_outputs
 from pytest_stepprof.measure.phases import check_step
 from pytest_stepprof.measure.request import StepRequest
 

@@ -17,8 +17,8 @@ import torch.utils._pytree as pytree
 from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.containers import open_container
 from pytest_stepprof.measure.inputs import describe_input, digest_batch
-from pytest_stepprof.measure.output_copies import independent_copy
-from pytest_stepprof.measure.outputs import same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.copies import independent_copy
+from pytest_stepprof.measure.outputs.taking import same_outputs, take_outputs
 from pytest_stepprof.measure.plain_text import context_text
 
 Pair = namedtuple("Pair", ["first", "second"])

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_stepprof.errors import UsageError
-from pytest_stepprof.measure.leaf_comparison import Where, compare_values
-from pytest_stepprof.measure.output_tolerances import Tolerance
-from pytest_stepprof.measure.outputs import compare_outputs, same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.leaf_comparison import Where, compare_values
+from pytest_stepprof.measure.outputs.taking import compare_outputs, same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.tolerances import Tolerance
 from pytest_stepprof.record.outputs import OutputComparison, OutputNode, StoredOutputs
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_stepprof.measure.output_copies import independent_copy
+from pytest_stepprof.measure.outputs.copies import independent_copy
 
 
 class Pair(NamedTuple):

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from sample_records import sample_measurement, sample_session
 
 from pytest_stepprof.errors import OutputError, StepprofError, StoreError
-from pytest_stepprof.measure.output_summary import summarize_leaves
-from pytest_stepprof.measure.outputs import TakenOutputs, compare_outputs, take_outputs
-from pytest_stepprof.measure.stored_outputs import compare_with_stored, stored_payload
+from pytest_stepprof.measure.outputs.stored import compare_with_stored, stored_payload
+from pytest_stepprof.measure.outputs.summary import summarize_leaves
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, compare_outputs, take_outputs
 from pytest_stepprof.record.outputs import OutputComparison, OutputNode, OutputPart, StoredOutputs
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import JudgeSettings

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_stepprof.measure.outputs import compare_outputs, take_outputs
+from pytest_stepprof.measure.outputs.taking import compare_outputs, take_outputs
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.settings import PathTolerance
 

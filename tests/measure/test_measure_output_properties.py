@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_stepprof.measure.inputs import describe_input, digest_batch
-from pytest_stepprof.measure.output_copies import independent_copy
-from pytest_stepprof.measure.outputs import compare_outputs, same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.copies import independent_copy
+from pytest_stepprof.measure.outputs.taking import compare_outputs, same_outputs, take_outputs
 from pytest_stepprof.record.outputs import StoredOutputs
 
 Logits = namedtuple("Logits", ["main", "aux"])

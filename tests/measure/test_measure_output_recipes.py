@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.inputs import describe_input, digest_batch
-from pytest_stepprof.measure.output_copies import independent_copy
-from pytest_stepprof.measure.output_recipes import STORED_DTYPES, take_apart
-from pytest_stepprof.measure.outputs import TakenOutputs, same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.copies import independent_copy
+from pytest_stepprof.measure.outputs.recipes import STORED_DTYPES, take_apart
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, same_outputs, take_outputs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse CSR",

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_stepprof.measure.output_samples import sample_positions
-from pytest_stepprof.measure.outputs import TakenOutputs, compare_outputs, take_outputs
+from pytest_stepprof.measure.outputs.samples import sample_positions
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, compare_outputs, take_outputs
 from pytest_stepprof.record.outputs import OutputComparison, OutputSample
 from pytest_stepprof.record.settings import PathTolerance
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.output_samples import (
+from pytest_stepprof.measure.outputs.samples import (
     MOST_KEPT,
     PROJECTIONS,
     chosen_elements,
@@ -25,7 +25,7 @@ from pytest_stepprof.measure.output_samples import (
     sample_positions,
     take_sample,
 )
-from pytest_stepprof.measure.outputs import same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.taking import same_outputs, take_outputs
 from pytest_stepprof.record.outputs import StoredOutputs
 
 

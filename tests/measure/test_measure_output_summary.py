@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.output_summary import summarize_leaves
-from pytest_stepprof.measure.outputs import take_outputs
+from pytest_stepprof.measure.outputs.summary import summarize_leaves
+from pytest_stepprof.measure.outputs.taking import take_outputs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Sparse .* tensor support:UserWarning",

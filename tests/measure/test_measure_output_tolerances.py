@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_stepprof.errors import UsageError
-from pytest_stepprof.measure.output_tolerances import EIGHT_BIT_TOLERANCES, LeafTolerances
-from pytest_stepprof.measure.outputs import compare_outputs, take_outputs
-from pytest_stepprof.measure.stored_outputs import compare_with_stored
+from pytest_stepprof.measure.outputs.stored import compare_with_stored
+from pytest_stepprof.measure.outputs.taking import compare_outputs, take_outputs
+from pytest_stepprof.measure.outputs.tolerances import EIGHT_BIT_TOLERANCES, LeafTolerances
 from pytest_stepprof.record.outputs import OutputComparison, UsedTolerance
 from pytest_stepprof.record.settings import JudgeSettings, PathTolerance
 from pytest_stepprof.store.directory import Store

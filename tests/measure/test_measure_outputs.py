@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.outputs import TakenOutputs, compare_outputs, same_outputs, take_outputs
+from pytest_stepprof.measure.outputs.taking import TakenOutputs, compare_outputs, same_outputs, take_outputs
 from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
 
 Logits = namedtuple("Logits", ["main", "aux"])

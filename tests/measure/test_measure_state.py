@@ -8,7 +8,7 @@ from small_training import OPTIMIZERS, Trainer
 from torch import nn
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 def test_state_that_did_not_exist_is_gone_and_state_that_did_is_the_same_object() -> None:

@@ -8,7 +8,7 @@ import torch
 from small_training import OPTIMIZERS, Trainer
 from torch import nn
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 def _digest(make: Callable[[], object]) -> str:
@@ -25,7 +25,7 @@ def _trained(name: str, **changes: object) -> tuple[nn.Module, torch.optim.Optim
 
 def test_digest_is_the_same_in_another_process() -> None:
     code = (
-        "import torch; from pytest_stepprof.measure.state import capture_state; torch.manual_seed(3); "
+        "import torch; from pytest_stepprof.measure.state.snapshot import capture_state; torch.manual_seed(3); "
         "m = torch.nn.Linear(3, 2); o = torch.optim.Adam(m.parameters()); m(torch.ones(1, 3)).sum().backward(); "
         "o.step(); s = capture_state((m, o)); print(s.digest(), s.settings_digest())"
     )

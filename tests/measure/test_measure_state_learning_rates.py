@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 Make = Callable[[torch.optim.Optimizer], Any]
 ORDERS = list(itertools.permutations(("model", "optimizer", "scheduler")))

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, Sampler, TensorDataset
 from torch.utils.data import WeightedRandomSampler as Weighted
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 DATA = TensorDataset(torch.arange(12.0))
 

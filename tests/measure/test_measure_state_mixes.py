@@ -13,7 +13,7 @@ from small_training import OPTIMIZERS
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,7 +12,7 @@ from small_training import OPTIMIZERS, Trainer
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 @pytest.fixture(scope="module", autouse=True)

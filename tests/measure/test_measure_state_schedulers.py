@@ -12,7 +12,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.swa_utils import SWALR
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from torch.utils.data import (
 
 from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.batch_generators import BatchGenerators, generators_of
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 DATA = TensorDataset(torch.arange(12.0))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state import capture_state
-from pytest_stepprof.measure.state_pieces import same_tensor
+from pytest_stepprof.measure.state.pieces import same_tensor
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0, 0.0], [1.0, 0.0, 0.0, 3.0]])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small_training import OPTIMIZERS, Trainer
 from torch import nn
 
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_stepprof.measure import state_fingerprint
-from pytest_stepprof.measure.state import capture_state
+from pytest_stepprof.measure.state import fingerprint as state_fingerprint
+from pytest_stepprof.measure.state.snapshot import capture_state
 
 
 @pytest.fixture(scope="module", autouse=True)

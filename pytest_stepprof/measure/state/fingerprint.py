@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_stepprof.measure import state_marks as marks
-from pytest_stepprof.measure.state_pieces import pieces_of
-from pytest_stepprof.measure.state_random import GENERATOR_KINDS, generator_text
-from pytest_stepprof.measure.state_values import attributes_of
+from pytest_stepprof.measure.state import marks as marks
+from pytest_stepprof.measure.state.pieces import pieces_of
+from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, generator_text
+from pytest_stepprof.measure.state.values import attributes_of
 
 MOST_NODES = 5_000  # of one attribute's tree
 MOST_BYTES = 256 * 2**20  # of tensors and arrays that are hashed for one attribute

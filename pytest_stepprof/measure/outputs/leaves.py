@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.output_payload import Payload
-from pytest_stepprof.measure.output_recipes import REAL_PAIRS, STORED_DTYPES, TakenApart, stored_dtype, take_apart
+from pytest_stepprof.measure.outputs.payload import Payload
+from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS, STORED_DTYPES, TakenApart, stored_dtype, take_apart
 from pytest_stepprof.measure.plain_text import plain_number, plain_word, type_name
 from pytest_stepprof.record.outputs import OutputNode, OutputPart
 

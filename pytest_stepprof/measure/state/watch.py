@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_stepprof.measure.state_fingerprint import Look, Node, differing, hook_steps, module_steps
-from pytest_stepprof.measure.state_modules import ModulePart
-from pytest_stepprof.measure.state_objects import GeneratorPart, OptimizerPart, SamplerPart
-from pytest_stepprof.measure.state_parts import LoadedPart, Part
-from pytest_stepprof.measure.state_tensors import AnyTensorPart
-from pytest_stepprof.measure.state_values import attributes_of
+from pytest_stepprof.measure.state.fingerprint import Look, Node, differing, hook_steps, module_steps
+from pytest_stepprof.measure.state.modules import ModulePart
+from pytest_stepprof.measure.state.objects import GeneratorPart, OptimizerPart, SamplerPart
+from pytest_stepprof.measure.state.parts import LoadedPart, Part
+from pytest_stepprof.measure.state.tensors import AnyTensorPart
+from pytest_stepprof.measure.state.values import attributes_of
 
 # torch's own bookkeeping: which warnings were given, what a scheduler wraps, lengths that are counted once
 _OPTIMIZER_OWN = frozenset(

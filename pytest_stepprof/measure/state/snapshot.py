@@ -13,9 +13,9 @@ from pytest_stepprof.measure.random_state import (
     restore_random_state,
     sources_moved,
 )
-from pytest_stepprof.measure.state_capture import Capture
-from pytest_stepprof.measure.state_parts import Part, Role
-from pytest_stepprof.measure.state_watch import Watch
+from pytest_stepprof.measure.state.capture import Capture
+from pytest_stepprof.measure.state.parts import Part, Role
+from pytest_stepprof.measure.state.watch import Watch
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 

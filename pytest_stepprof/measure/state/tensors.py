@@ -12,8 +12,8 @@ import torch
 from torch.autograd.graph import increment_version
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_parts import Part, Phase, Place, Role
-from pytest_stepprof.measure.state_pieces import (
+from pytest_stepprof.measure.state.parts import Part, Phase, Place, Role
+from pytest_stepprof.measure.state.pieces import (
     COMPRESSED,
     digest_tensor,
     facts_of,

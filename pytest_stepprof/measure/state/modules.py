@@ -6,8 +6,8 @@ from collections.abc import Container, Iterator
 
 import torch
 
-from pytest_stepprof.measure.state_parts import Part, Place, Role
-from pytest_stepprof.measure.state_values import differing_paths, feed_value, fresh_copy
+from pytest_stepprof.measure.state.parts import Part, Place, Role
+from pytest_stepprof.measure.state.values import differing_paths, feed_value, fresh_copy
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 _REGISTERED = ("_parameters", "_buffers", "_modules")

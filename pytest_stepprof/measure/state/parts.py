@@ -1,8 +1,8 @@
 """The parts of a state, one class for each kind: how it is copied, put back in place and compared.
 
 Every part keeps the live object itself, so that identities, aliases and tied weights survive a restore; only values are
-copied, and what is put back is never the snapshot's own memory. Tensors are in ``state_tensors``, modules in
-``state_modules``, all else in ``state_objects``.
+copied, and what is put back is never the snapshot's own memory. Tensors are in ``tensors``, modules in
+``modules``, all else in ``objects``.
 """
 
 from collections.abc import Container, Iterator
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_values import attributes_of, differing_paths, feed_value, fresh_copy, same_plain
+from pytest_stepprof.measure.state.values import attributes_of, differing_paths, feed_value, fresh_copy, same_plain
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 

@@ -11,16 +11,16 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure import state_objects as objects
-from pytest_stepprof.measure import state_parts as parts
 from pytest_stepprof.measure.batch_generators import is_sampler, members_of
 from pytest_stepprof.measure.containers import type_name
-from pytest_stepprof.measure.state_modules import ModulePart
-from pytest_stepprof.measure.state_objects import PLAIN
-from pytest_stepprof.measure.state_parts import Part, Phase, Place, Role
-from pytest_stepprof.measure.state_random import GENERATOR_KINDS, is_repeatable
-from pytest_stepprof.measure.state_tensors import WrapperPart, take_copies, tensor_part
-from pytest_stepprof.measure.state_values import attributes_of
+from pytest_stepprof.measure.state import objects as objects
+from pytest_stepprof.measure.state import parts as parts
+from pytest_stepprof.measure.state.modules import ModulePart
+from pytest_stepprof.measure.state.objects import PLAIN
+from pytest_stepprof.measure.state.parts import Part, Phase, Place, Role
+from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, is_repeatable
+from pytest_stepprof.measure.state.tensors import WrapperPart, take_copies, tensor_part
+from pytest_stepprof.measure.state.values import attributes_of
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _FIXED = (torch.dtype, torch.device, type, Enum, *_FUNCTIONS)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pytest_stepprof.analysis.compare import judged_as
-from pytest_stepprof.measure.outputs import compare_outputs
+from pytest_stepprof.measure.outputs.taking import compare_outputs
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
 from pytest_stepprof.record.session import Session

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.leaf_comparison import LeafComparison, Where, compare_values
-from pytest_stepprof.measure.output_loading import LoadedOutputs, Tree
-from pytest_stepprof.measure.output_parts_comparison import (
+from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values
+from pytest_stepprof.measure.outputs.loading import LoadedOutputs, Tree
+from pytest_stepprof.measure.outputs.parts_comparison import (
     TakenApart,
     compare_parts,
     facts_for_information,
     small_floats,
 )
-from pytest_stepprof.measure.output_recipes import REAL_PAIRS
-from pytest_stepprof.measure.output_sampled_comparison import OneSide, compare_sampled
-from pytest_stepprof.measure.output_tolerances import EXACT, TOLERANCES, LeafTolerances, Tolerance, UsedTolerances
+from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS
+from pytest_stepprof.measure.outputs.sampled_comparison import OneSide, compare_sampled
+from pytest_stepprof.measure.outputs.tolerances import EXACT, TOLERANCES, LeafTolerances, Tolerance, UsedTolerances
 from pytest_stepprof.record.outputs import MismatchKind, OutputComparison, OutputMismatch, OutputNode, StoredOutputs
 from pytest_stepprof.record.settings import PathTolerance
 

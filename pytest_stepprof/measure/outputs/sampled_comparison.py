@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.leaf_comparison import LeafComparison, Where, compare_values, index_in
-from pytest_stepprof.measure.output_samples import sample_positions, take_sample
-from pytest_stepprof.measure.output_tolerances import Tolerance
+from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values, index_in
+from pytest_stepprof.measure.outputs.samples import sample_positions, take_sample
+from pytest_stepprof.measure.outputs.tolerances import Tolerance
 from pytest_stepprof.record.outputs import MismatchKind, OutputMismatch, OutputNode, OutputSample
 
 SIGMAS = 6

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.output_samples import equal_share, kept_elements, take_sample
+from pytest_stepprof.measure.outputs.samples import equal_share, kept_elements, take_sample
 from pytest_stepprof.record.outputs import OutputSample
 
 LIMIT_OPTION = "--stepprof-outputs-limit"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import msgspec
 import torch
 
-from pytest_stepprof.measure.leaf_comparison import LeafComparison, Where, compare_values, index_in
-from pytest_stepprof.measure.output_layouts import LAYOUTS, Layout, Parts
-from pytest_stepprof.measure.output_tolerances import EIGHT_BIT_TOLERANCES, Tolerance
+from pytest_stepprof.measure.outputs.layouts import LAYOUTS, Layout, Parts
+from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values, index_in
+from pytest_stepprof.measure.outputs.tolerances import EIGHT_BIT_TOLERANCES, Tolerance
 from pytest_stepprof.measure.tensor_bytes import dtype_name
 from pytest_stepprof.record.outputs import MismatchKind, OutputMismatch, OutputNode
 

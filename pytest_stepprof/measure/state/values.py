@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_pieces import digest_tensor, same_tensor
-from pytest_stepprof.measure.state_random import GENERATOR_KINDS, generator_state
+from pytest_stepprof.measure.state.pieces import digest_tensor, same_tensor
+from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, generator_state
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 _WITH_TEXT = (bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device, np.generic, type(None))

@@ -8,9 +8,9 @@ import msgspec
 
 from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.containers import Opened, open_container, type_name
-from pytest_stepprof.measure.output_comparison import compare_outputs
-from pytest_stepprof.measure.output_leaves import Leaves, refusal
-from pytest_stepprof.measure.output_payload import Payload
+from pytest_stepprof.measure.outputs.comparison import compare_outputs
+from pytest_stepprof.measure.outputs.leaves import Leaves, refusal
+from pytest_stepprof.measure.outputs.payload import Payload
 from pytest_stepprof.record.outputs import OutputComparison, OutputNode, OutputSample, StoredOutputs
 from pytest_stepprof.record.settings import OUTPUTS_LIMIT_BYTES
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import torch
 
-from pytest_stepprof.measure.leaf_comparison import wide
-from pytest_stepprof.measure.output_layouts import LAYOUTS
-from pytest_stepprof.measure.output_loading import LoadedOutputs
-from pytest_stepprof.measure.output_parts_comparison import small_floats
-from pytest_stepprof.measure.output_recipes import REAL_PAIRS
+from pytest_stepprof.measure.outputs.layouts import LAYOUTS
+from pytest_stepprof.measure.outputs.leaf_comparison import wide
+from pytest_stepprof.measure.outputs.loading import LoadedOutputs
+from pytest_stepprof.measure.outputs.parts_comparison import small_floats
+from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS
 from pytest_stepprof.record.outputs import OutputNode, OutputSample, StoredOutputs
 
 _LONGEST_TEXT = 60

@@ -9,9 +9,9 @@ import safetensors.torch
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.output_layouts import LAYOUTS, fault_of_parts
-from pytest_stepprof.measure.output_recipes import REAL_PAIRS
-from pytest_stepprof.measure.output_tolerances import EXACT_DTYPES, TOLERANCES
+from pytest_stepprof.measure.outputs.layouts import LAYOUTS, fault_of_parts
+from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS
+from pytest_stepprof.measure.outputs.tolerances import EXACT_DTYPES, TOLERANCES
 from pytest_stepprof.measure.tensor_bytes import dtype_name
 from pytest_stepprof.record.outputs import OutputNode, OutputSample, StoredOutputs
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pytest_stepprof.measure.state_pieces import facts_of, is_wrapper, pieces_of
-from pytest_stepprof.measure.state_values import attributes_of
+from pytest_stepprof.measure.state.pieces import facts_of, is_wrapper, pieces_of
+from pytest_stepprof.measure.state.values import attributes_of
 from pytest_stepprof.measure.tensor_bytes import flat_bytes, is_dense
 
 _LONGEST_TEXT = 200

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state_parts import AttributePart, Part, Phase, Place, Role
-from pytest_stepprof.measure.state_random import generator_state, set_generator_state
-from pytest_stepprof.measure.state_values import (
+from pytest_stepprof.measure.state.parts import AttributePart, Part, Phase, Place, Role
+from pytest_stepprof.measure.state.random_sources import generator_state, set_generator_state
+from pytest_stepprof.measure.state.values import (
     attributes_of,
     differing_paths,
     feed_value,

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pytest_stepprof.measure.output_tolerances import EXACT, Tolerance, larger
+from pytest_stepprof.measure.outputs.tolerances import EXACT, Tolerance, larger
 from pytest_stepprof.record.outputs import OutputMismatch
 
 _BLOCK_ELEMENTS = 2**20  # a comparison needs some ten float64 arrays of this size, however large the leaf is
