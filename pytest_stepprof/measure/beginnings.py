@@ -2,19 +2,23 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure import observations
 from pytest_stepprof.measure.conditions import tensors_of
 from pytest_stepprof.measure.containers import type_name
 from pytest_stepprof.measure.random_state import capture_random_state, restore_random_state
 from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.state.snapshot import StateSnapshot, capture_state
+from pytest_stepprof.measure.state.snapshot import SeenState, StateSnapshot, capture_state, see_state
+from pytest_stepprof.measure.state.values import OUT_OF_MEMORY
 from pytest_stepprof.record.notice import Notice
+
+_NAMED = 5  # of many paths
 
 
 class Beginning(Protocol):
@@ -85,12 +89,27 @@ class CapturedBeginning:
         differing = self._snapshot.verify()
         if differing:
             raise StateError(
-                f"the state could not be put back: {', '.join(differing[:5])} differ from the snapshot"
-                f"{f' and {len(differing) - 5} more' if len(differing) > 5 else ''}. Expected every part of state= to "
-                "be equal bit by bit after a restore. Do not change them from another thread, or leave them out of "
-                "state=."
+                f"the state could not be put back: {first_few(differing, _NAMED)} differ from the snapshot. Expected "
+                "every part of state= to be equal bit by bit after a restore. Do not change them from another thread, "
+                "or leave them out of state=."
             )
-        return observations.of_unrestored(self._snapshot.unrestored())
+        return observations.of_unrestored(self._snapshot.unrestored()) + _of_not_looked_at(
+            self._snapshot.not_looked_at()
+        )
+
+
+def _of_not_looked_at(paths: Sequence[str]) -> list[Notice]:
+    if not paths:
+        return []
+    return [
+        Notice(
+            code="state not captured",
+            message=f"of {first_few(paths, _NAMED)} only a part was looked at, because there is more than a look takes "
+            "in: whether the step changes the rest, and does not start equal, is not known",
+            remedy="hand tensors and arrays that the step changes in as buffers or in state=, or build everything anew "
+            "with setup=",
+        )
+    ]
 
 
 def captured_beginning(request: StepRequest, arguments: tuple[Any, ...], *, made_by_load: bool) -> CapturedBeginning:
@@ -190,24 +209,26 @@ def _opened(built: Any) -> object:
 
 def _digests_of(built: Any) -> tuple[tuple[str, str], tuple[str, ...]]:
     """Digest what can be captured, one level deep, and name the types of what cannot be."""
-    snapshot = _captured(built)
+    seen = _seen(built)
     not_covered: tuple[str, ...] = ()
-    if snapshot is None:
+    if seen is None:
         parts = list(_parts(_opened(built)))
-        capturable = [part for part in parts if _captured([part]) is not None]
+        capturable = [part for part in parts if _seen([part]) is not None]
         others = [type_name(part) for part in parts if not any(part is one for one in capturable)]
         not_covered = tuple(dict.fromkeys(others)) if parts else (type_name(built),)
-        snapshot = _captured(capturable) or capture_state(())
-    return (snapshot.digest(), snapshot.settings_digest()), not_covered
+        seen = _seen(capturable) or see_state(())
+    return (seen.digest(), seen.settings_digest()), not_covered
 
 
-def _captured(built: Any) -> StateSnapshot | None:
-    """Capture what a factory built, ``None`` where that is not possible, for whatever reason.
+def _seen(built: Any) -> SeenState | None:
+    """Look at what a factory built without copying it, ``None`` where that is not possible, for whatever reason.
 
     A tuple of two functions is not taken for what it would be in ``state=``, a way to capture something and back.
     """
     try:
-        return capture_state(list(built) if type(built) is tuple else built)
+        return see_state(list(built) if type(built) is tuple else built)
+    except OUT_OF_MEMORY:
+        raise
     except Exception:  # a person's own state_dict() may raise anything, and here nothing depends on it
         return None
 

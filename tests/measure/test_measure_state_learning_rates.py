@@ -1,34 +1,27 @@
 """Learning rates are put back whatever stands first in ``state=``, and never contradict the scheduler beside them."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from test_measure_state_schedulers import TABLE
+from small_training import SCHEDULERS
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR, AveragedModel
 
 from pytest_stepprof.measure.state.snapshot import capture_state
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Make = Callable[[torch.optim.Optimizer], Any]
 ORDERS = list(itertools.permutations(("model", "optimizer", "scheduler")))
 MAKERS: dict[str, Make] = {
-    **TABLE,
+    **SCHEDULERS,
     "OneCycleLR in three phases": lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=20, three_phase=True),
     "CyclicLR without momentum": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, 2, cycle_momentum=False),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Networks as small as these spend their time waiting for a pool of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Training:

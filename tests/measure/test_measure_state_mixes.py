@@ -1,7 +1,6 @@
 """Any mix of kinds, nested in any way, trains two runs from one snapshot to equal bits."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from pytest_stepprof.measure.state.snapshot import capture_state
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Networks as small as these spend their time waiting for a pool of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Ema:

@@ -11,14 +11,7 @@ from torch import nn
 
 from pytest_stepprof.measure.state.snapshot import capture_state
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Networks as small as these spend their time waiting for a pool of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 RATE = {"lr": torch.tensor(0.02)}

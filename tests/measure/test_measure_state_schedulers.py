@@ -1,66 +1,20 @@
 """Every scheduler of torch, in any order with its optimizer, and gradient scalers wherever they were stopped."""
 
 import inspect
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from small_training import OPTIMIZERS, Trainer
+from small_training import OPTIMIZERS, SCHEDULERS, Trainer
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
-from torch.optim.swa_utils import SWALR
 
 from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.state.snapshot import capture_state
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Networks as small as these spend their time waiting for a pool of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Decay:
-    """A callable object with values of its own, which a scheduler keeps in its state dict."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.factor = 1.0
-
-    def __call__(self, epoch: int) -> float:
-        self.calls += 1
-        self.factor *= 0.9
-        return self.factor
-
-
-TABLE: dict[str, Callable[[Any], Any]] = {
-    "LambdaLR": lambda o: schedulers.LambdaLR(o, lambda epoch: 0.5**epoch),
-    "LambdaLR with an object": lambda o: schedulers.LambdaLR(o, Decay()),
-    "MultiplicativeLR": lambda o: schedulers.MultiplicativeLR(o, lambda epoch: 0.7),
-    "StepLR": lambda o: schedulers.StepLR(o, 2, 0.5),
-    "MultiStepLR": lambda o: schedulers.MultiStepLR(o, [2, 3, 3], 0.5),
-    "ConstantLR": lambda o: schedulers.ConstantLR(o, 0.5, 3),
-    "LinearLR": lambda o: schedulers.LinearLR(o, 0.5, 1.0, 3),
-    "ExponentialLR": lambda o: schedulers.ExponentialLR(o, 0.9),
-    "PolynomialLR": lambda o: schedulers.PolynomialLR(o, 6),
-    "CosineAnnealingLR": lambda o: schedulers.CosineAnnealingLR(o, 5),
-    "CosineAnnealingWarmRestarts": lambda o: schedulers.CosineAnnealingWarmRestarts(o, 2),
-    "CyclicLR": lambda o: schedulers.CyclicLR(o, 0.01, 0.1, step_size_up=2),
-    "CyclicLR with a function": lambda o: schedulers.CyclicLR(o, 0.01, 0.1, 2, scale_fn=lambda x: 0.9**x),
-    "OneCycleLR": lambda o: schedulers.OneCycleLR(o, 0.5, total_steps=20),
-    "SequentialLR": lambda o: schedulers.SequentialLR(
-        o, [schedulers.ConstantLR(o, 0.1, 2), schedulers.ExponentialLR(o, 0.9)], milestones=[3]
-    ),
-    "ChainedScheduler": lambda o: schedulers.ChainedScheduler(
-        [schedulers.ConstantLR(o, 0.1, 2), schedulers.LambdaLR(o, Decay())]
-    ),
-    "ReduceLROnPlateau": lambda o: schedulers.ReduceLROnPlateau(o, patience=0, factor=0.5),
-    "SWALR": lambda o: SWALR(o, swa_lr=0.05, anneal_epochs=3),
-}
 MAKERS = {
     "momentum": OPTIMIZERS["sgd momentum"],
     "tensor rate": OPTIMIZERS["adam tensor lr"],
@@ -86,17 +40,17 @@ def test_the_table_has_every_scheduler_of_torch() -> None:
         for name, kind in vars(schedulers).items()
         if inspect.isclass(kind) and issubclass(kind, schedulers.LRScheduler) and not name.startswith("_")
     }
-    assert classes - {"LRScheduler"} <= {name.partition(" ")[0] for name in TABLE}
+    assert classes - {"LRScheduler"} <= {name.partition(" ")[0] for name in SCHEDULERS}
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_rates_and_scheduler_agree_after_a_restore(name: str, maker: str, order: str) -> None:
     trainer = Trainer(MAKERS[maker])
     optimizer = trainer.optimizer
     try:
-        scheduler = TABLE[name](optimizer)
+        scheduler = SCHEDULERS[name](optimizer)
     except (TypeError, ValueError, RuntimeError) as error:
         pytest.skip(f"torch does not make this one: {error}")
 

@@ -6,7 +6,7 @@ import enum
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -17,17 +17,11 @@ import pytest
 import torch
 from torch import nn
 
+from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.state import fingerprint as state_fingerprint
 from pytest_stepprof.measure.state.snapshot import capture_state
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Networks as small as these spend their time waiting for a pool of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @dataclass
@@ -106,6 +100,9 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], None], tuple[str, ..
     "decimal": (lambda: Decimal("1.0"), _put("thing", Decimal("1.5")), (".thing",)),
     "list grows": (lambda: [1], _do(lambda t: t.append(2)), (".thing",)),
     "list item": (lambda: [1, 2], _do(lambda t: t.__setitem__(1, 9)), (".thing[1]",)),
+    "large number": (lambda: 1 << 1_000_000, _put("thing", (1 << 1_000_000) + 1), (".thing",)),
+    "many bytes": (lambda: b"a" * 5000, _put("thing", b"a" * 4999 + b"b"), (".thing",)),
+    "bytes in place": (lambda: bytearray(5000), _do(lambda t: t.__setitem__(4000, 1)), (".thing",)),
     "long list": (lambda: list(range(500)), _do(lambda t: t.__setitem__(400, 9)), (".thing",)),
     "tuple inside": (lambda: ([1], 2), _do(lambda t: t[0].append(3)), (".thing[0]",)),
     "dict key": (lambda: {"a": 1}, _do(lambda t: t.update(b=2)), (".thing['b']",)),
@@ -179,13 +176,16 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], None], tuple[str, ..
         _do(lambda t: t.loc.add_(1)),
         (".thing.loc",),
     ),
-    "forward hook": (lambda: 0, lambda m: m[0].register_forward_hook(print), ("._forward_hooks",)),
     "forward hook inside": (
-        lambda: 0,
-        lambda m: m[0].inner.register_forward_pre_hook(print),
-        (".inner._forward_pre_hooks",),
+        lambda: [nn.Linear(2, 2)],
+        _do(lambda t: t[0].register_forward_pre_hook(print)),
+        (".thing[0]._forward_pre_hooks",),
     ),
-    "backward hook": (lambda: 0, lambda m: m[0].register_full_backward_hook(print), ("._backward_hooks",)),
+    "backward hook inside": (
+        lambda: [nn.Linear(2, 2)],
+        _do(lambda t: t[0].register_full_backward_hook(print)),
+        (".thing[0]._backward_hooks",),
+    ),
     "hook of a parameter": (
         lambda: 0,
         lambda m: m[0].inner.weight.register_hook(print),
@@ -209,7 +209,7 @@ def test_a_change_that_a_restore_leaves_is_named_by_its_path(name: str) -> None:
     make, change, paths = CHANGES[name]
     module = _holder(make())
     snapshot = capture_state(module)
-    assert snapshot.unrestored() == ()
+    assert (snapshot.unrestored(), snapshot.not_looked_at()) == ((), ())
     change(module)
     snapshot.restore()
     assert snapshot.verify() == ()
@@ -288,6 +288,7 @@ def test_depth_and_size_end_a_look_without_false_alarms(monkeypatch: pytest.Monk
     assert snapshot.unrestored() == ("state.0.thing[1]", "state.1.thing[2]")
     wide.pop(2)  # others move into the part that is looked at
     assert snapshot.unrestored() == ("state.0.thing[1]",)
+    assert snapshot.not_looked_at() == ("state.0.thing[0][0][0][0]", "state.1.thing")
 
 
 def test_large_tensors_beyond_the_limit_are_not_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,5 +297,56 @@ def test_large_tensors_beyond_the_limit_are_not_hashed(monkeypatch: pytest.Monke
     snapshot = capture_state(module)
     module[0].thing[1].add_(1)
     assert snapshot.unrestored() == ()
+    assert snapshot.not_looked_at() == ("state.0.thing[1]", "state.0.thing[2]")
     module[0].thing[0].add_(1)
     assert snapshot.unrestored() == ("state.0.thing[0]",)
+
+
+def _raising(*_: Any, **__: Any) -> Any:
+    raise ZeroDivisionError
+
+
+def _odd(kind: type, name: str) -> Any:
+    return type("Odd", (kind,), {name: _raising, "__hash__": lambda self: 7})
+
+
+ODD: dict[str, Callable[[], Any]] = {
+    "text of a key": lambda: {_odd(str, "__repr__")("a"): 1},
+    "text of a number": lambda: [_odd(float, "__repr__")(1.0)],
+    "items": lambda: _odd(dict, "items")(a=1),
+    "iteration": lambda: _odd(list, "__iter__")([1]),
+    "length": lambda: _odd(list, "__len__")([1]),
+    "attributes": lambda: type("Odd", (), {"__dict__": property(_raising)})(),
+    "class": lambda: type("Odd", (), {"__class__": property(_raising)})(),
+    "any attribute": lambda: type("Odd", (), {"__getattr__": _raising})(),
+    "comparison": lambda: type("Odd", (), {"__eq__": _raising, "__slots__": ()})(),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_thing_that_raises_when_it_is_looked_at_does_no_harm(name: str) -> None:
+    module = _holder([0, ODD[name](), "last"])
+    snapshot = capture_state(module)
+    assert (snapshot.verify(), snapshot.unrestored()) == ((), ())
+    module[0].thing[2] = "changed"
+    assert snapshot.unrestored() == ("state.0.thing[2]",)
+
+
+def test_what_could_not_be_looked_at_is_named() -> None:
+    module = _holder([_odd(list, "__iter__")([1])])
+    assert capture_state(module).not_looked_at() == ("state.0.thing[0]",)
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: type("Odd", (), {"__getattr__": _raising})(), "give it these two methods"),
+        (lambda: collections.UserDict(a=1), "Hand its members in as a dict or a tuple"),
+        (lambda: types.MappingProxyType({}), "Hand its members in as a dict or a tuple"),
+        (lambda: types.SimpleNamespace(a=1), "Hand its members in as a dict or a tuple"),
+        (Helper, "Hand its members in as a dict or a tuple"),
+    ],
+)
+def test_what_cannot_be_captured_is_refused_with_fitting_advice(make: Callable[[], Any], advice: str) -> None:
+    with pytest.raises(StateError, match=rf"state\[0\] is of type .*{advice}"):
+        capture_state([make()])

@@ -1,8 +1,9 @@
 """The way through a state: every live object in it becomes one part, however many ways lead to it."""
 
+import dataclasses
 import types
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -16,11 +17,10 @@ from pytest_stepprof.measure.containers import type_name
 from pytest_stepprof.measure.state import objects as objects
 from pytest_stepprof.measure.state import parts as parts
 from pytest_stepprof.measure.state.modules import ModulePart
-from pytest_stepprof.measure.state.objects import PLAIN
 from pytest_stepprof.measure.state.parts import Part, Phase, Place, Role
 from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, is_repeatable
 from pytest_stepprof.measure.state.tensors import WrapperPart, take_copies, tensor_part
-from pytest_stepprof.measure.state.values import attributes_of
+from pytest_stepprof.measure.state.values import OUT_OF_MEMORY, PLAIN, attributes_of
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _FIXED = (torch.dtype, torch.device, type, Enum, *_FUNCTIONS)
@@ -54,8 +54,8 @@ class Capture:
         self._known: dict[int, Part] = {}
         self._counted: Counter[str] = Counter()
 
-    def take(self, state: object) -> None:
-        """Capture a whole state.
+    def take(self, state: object, *, copies: bool = True) -> None:
+        """Capture a whole state; without ``copies`` the parts show the live values, and cannot be put back.
 
         Raises StateError with path and type of what cannot be captured.
         """
@@ -68,7 +68,10 @@ class Capture:
         self._add(state, Place("state"))
         for part in tuple(self.parts):  # last: an optimizer that is handed in itself has its name from there
             self._optimizer_behind(part)
-        take_copies(self.parts)
+        if copies:
+            take_copies(self.parts)
+            for part in self.parts:
+                part.take_copy()
 
     def _add(self, value: Any, place: Place, phase: Phase = Phase.IN_PLACE, *, fixed: bool = False) -> Part:
         """Capture a value and what lies in it; with ``fixed``, functions, types and own objects may stand in it."""
@@ -99,11 +102,11 @@ class Capture:
         if isinstance(value, torch.amp.GradScaler):
             return self._scaler(value, place)
         if isinstance(value, torch.optim.lr_scheduler.LRScheduler):
-            return self._keep(value, parts.LoadedPart(value, place, Phase.SCHEDULED))
+            return self._keep(value, parts.LoadedPart(value, place, Phase.SCHEDULED, self._known))
         if isinstance(value, DataLoader | Sampler):
             return self._loader(value, place)
         if _loads_itself(value):
-            return self._keep(value, parts.LoadedPart(value, place, Phase.LOADED))
+            return self._keep(value, parts.LoadedPart(value, place, Phase.LOADED, self._known))
         if _is_pair(value):
             return self._keep(value, objects.PairPart(value, place))
         if fixed and attributes_of(value):
@@ -205,7 +208,7 @@ class Capture:
                 self._add(member, inside)
             sampler = is_sampler(member, steps)
             if (sampler or member is loader) and _loads_itself(member):
-                self.parts.append(parts.LoadedPart(member, inside, Phase.LOADED))
+                self.parts.append(parts.LoadedPart(member, inside, Phase.LOADED, self._known))
             if sampler:
                 self.parts.append(objects.SamplerPart(member, inside))
                 self._known.setdefault(id(member), part)
@@ -229,7 +232,12 @@ def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Ten
 
 
 def _loads_itself(value: object) -> bool:
-    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict") and not isinstance(value, type)
+    try:
+        return hasattr(value, "state_dict") and hasattr(value, "load_state_dict") and not isinstance(value, type)
+    except OUT_OF_MEMORY:
+        raise
+    except Exception:  # a person's own __getattr__
+        return False
 
 
 def _is_pair(value: object) -> bool:
@@ -249,6 +257,8 @@ def _refusal(value: object, path: str) -> StateError:
         advice = "An iterator, such as module.parameters(), can be read only once: hand in the module itself"
     elif isinstance(value, set | frozenset):
         advice = "Hand its members in as a list"
+    elif isinstance(value, Mapping | types.SimpleNamespace) or dataclasses.is_dataclass(value):
+        advice = "Hand its members in as a dict or a tuple"
     elif _is_function(value):
         advice = (
             "Functions are taken two by two, as a tuple (capture, restore): capture() gives a value that is copied, "

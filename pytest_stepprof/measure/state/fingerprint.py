@@ -2,7 +2,7 @@
 
 A fingerprint is a tree: one node for each attribute or item, with a mark that is equal as long as the thing looks the
 same. Only small marks are kept, never values. Trees end at things that are restored, at what was reached before, and
-at a depth and a size; what was not looked at in one of two trees is not compared.
+at a depth and a size; what was not looked at in one of two trees is not compared, and ``ends_of`` names it.
 """
 
 import functools
@@ -21,19 +21,22 @@ import torch
 from pytest_stepprof.measure.state import marks as marks
 from pytest_stepprof.measure.state.pieces import pieces_of
 from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, generator_text
-from pytest_stepprof.measure.state.values import attributes_of
+from pytest_stepprof.measure.state.values import OUT_OF_MEMORY, PLAIN, attributes_of
 
 MOST_NODES = 5_000  # of one attribute's tree
 MOST_BYTES = 256 * 2**20  # of tensors and arrays that are hashed for one attribute
 DEEPEST = 10
-_LISTED = 64  # items of a list of plain values that get a node each
+_LISTED = 64  # items of a list or dict of plain values that get a node each
 
-_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
 _WITH_TEXT = (Enum, PurePath, torch.dtype, torch.device, range, slice)
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
 _MODULE_OWN = frozenset(vars(torch.nn.Module())) - {"training"}
 _WRAPPERS = ("torch._dynamo.", "torch.nn.parallel.", "torch.distributed.")  # they count for themselves
-_HOOKS_OF_MODULE = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+_HOOKS_OF_MODULE = (
+    *("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"),
+    *("_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"),
+)
+_WITH = ("_with_kwargs", "_always_called")  # how a hook is called: in registries beside its own
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Node:
     identity: int = 0
     again: bool = False  # the object has its own node elsewhere in the same look
     cut: bool = False  # there is more inside that was not looked at
+    ordered: bool = False  # the order of what lies inside counts
 
 
 _NOT_LOOKED_AT = Node("not looked at", cut=True)
@@ -66,6 +70,17 @@ def differing(now: Node, then: Node, path: str) -> Iterator[str]:
             yield from differing(now.inside[step], then.inside[step], path + step)
         elif not (now.cut or then.cut):
             yield path + step
+    if then.ordered and now.inside.keys() == then.inside.keys() and list(now.inside) != list(then.inside):
+        yield path
+
+
+def ends_of(node: Node, path: str) -> Iterator[str]:
+    """Give the paths at which a tree ends although there is more; below such a path nothing more is named."""
+    if node.cut:
+        yield path
+        return
+    for step, inside in node.inside.items():
+        yield from ends_of(inside, path + step)
 
 
 class Look:
@@ -85,7 +100,20 @@ class Look:
         return node
 
     def _see(self, thing: Any, depth: int) -> Node:
+        """Look at one thing, but for one that raises when it is looked at (odd ``__repr__`` or ``__iter__``)."""
         self._nodes_left -= 1
+        try:
+            return self._seen(thing, depth)
+        except OUT_OF_MEMORY:
+            raise
+        except Exception:
+            return _NOT_LOOKED_AT
+
+    def _seen(self, thing: Any, depth: int) -> Node:
+        if type(thing) in (str, bytes, bytearray):
+            self._bytes_left -= len(thing)
+            if self._bytes_left < 0:
+                return _NOT_LOOKED_AT
         simple = self._simple_mark(thing)
         if simple is not None:
             return Node(simple)
@@ -105,8 +133,8 @@ class Look:
         return node
 
     def _simple_mark(self, thing: Any) -> object:
-        if isinstance(thing, _PLAIN):
-            return type(thing), marks.shortened(repr(thing))
+        if isinstance(thing, (*PLAIN, bytearray)):
+            return type(thing), marks.plain_text(thing)
         if isinstance(thing, _WITH_TEXT):
             return type(thing), str(thing)
         if id(thing) in self._restored:
@@ -132,11 +160,11 @@ class Look:
 
     def _enter(self, thing: Any, depth: int) -> Node:
         if isinstance(thing, dict | types.MappingProxyType):
-            return self._steps(type(thing), _steps_of_mapping(thing), depth)
+            return self._mapping(thing, depth)
         if isinstance(thing, list | tuple | deque):
             return self._items(thing, depth)
         if isinstance(thing, set | frozenset):
-            return Node((type(thing), marks.set_text(thing, (*_PLAIN, tuple))))
+            return Node((type(thing), marks.set_text(thing, (*PLAIN, tuple))))
         if isinstance(thing, functools.partial):
             held = {".func": thing.func, ".args": thing.args, ".keywords": thing.keywords}
             return self._steps(type(thing), held, depth)
@@ -147,9 +175,17 @@ class Look:
     def _items(self, thing: Any, depth: int) -> Node:
         items = list(thing)
         mark = type(thing), len(items)
-        if len(items) > _LISTED and all(isinstance(item, _PLAIN) for item in items):
-            return Node((*mark, marks.shortened("\n".join(f"{type(item).__qualname__} {item!r}" for item in items))))
+        if len(items) > _LISTED and all(isinstance(item, PLAIN) for item in items):
+            return Node((*mark, _text_of(items)))
         return self._steps(mark, {f"[{index}]": item for index, item in enumerate(items)}, depth)
+
+    def _mapping(self, thing: Mapping[Any, Any], depth: int) -> Node:
+        flat = [part for entry in list(thing.items()) for part in entry]
+        if len(flat) > 2 * _LISTED and all(isinstance(part, PLAIN) for part in flat):  # a vocabulary
+            return Node((type(thing), len(flat), _text_of(flat)))
+        node = self._steps(type(thing), _steps_of_mapping(thing), depth)
+        node.ordered = True
+        return node
 
     def _steps(self, mark: object, steps: Mapping[str, Any], depth: int) -> Node:
         node = Node(mark)
@@ -162,25 +198,31 @@ class Look:
 
 
 def module_steps(module: torch.nn.Module) -> dict[str, Any]:
-    """Give what a module keeps outside its slots: plain attributes, and its hooks as lists."""
+    """Give what a module keeps outside its slots, but for its hooks: plain attributes."""
     if type(module).__module__.startswith(_WRAPPERS):
         return {}
-    plain = {
+    return {
         f".{name}": item
         for name, item in attributes_of(module).items()
-        if name not in _MODULE_OWN and not _is_compilers(name)
+        if name not in _MODULE_OWN and not _is_compilers(name) and not isinstance(item, torch._C.ScriptMethod)
     }
-    return plain | hook_steps(module, _HOOKS_OF_MODULE)
 
 
 def hook_steps(owner: object, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Give the hooks that an object has by now, without their numbers, which count on for ever."""
     registries = {name: getattr(owner, name, None) for name in names}
     return {
-        f".{name}": tuple(str(marks.function_mark(hook)) for hook in hooks.values())
+        f".{name}": tuple(
+            str((marks.function_mark(hook), *(number in getattr(owner, name + way, ()) for way in _WITH)))
+            for number, hook in hooks.items()
+        )
         for name, hooks in registries.items()
         if hooks
     }
+
+
+def _text_of(items: list[Any]) -> str:
+    return marks.shortened("\n".join(f"{type(item).__qualname__} {item!r}" for item in items))
 
 
 def _is_compilers(name: str) -> bool:
@@ -190,13 +232,14 @@ def _is_compilers(name: str) -> bool:
 def _steps_of_object(thing: object) -> dict[str, Any]:
     if not isinstance(thing, torch.nn.Module):
         return {f".{name}": item for name, item in attributes_of(thing).items()}
-    slots = {**thing._parameters, **thing._buffers, **thing._modules}
-    return module_steps(thing) | {f".{name}": item for name, item in slots.items()}
+    slots = [*thing._parameters.items(), *thing._buffers.items(), *thing._modules.items()]
+    hooks = hook_steps(thing, _HOOKS_OF_MODULE)
+    return {**module_steps(thing), **hooks, **{f".{name}": item for name, item in slots}}
 
 
 def _steps_of_mapping(thing: Mapping[Any, Any]) -> dict[str, Any]:
     steps = {}
     for number, (key, item) in enumerate(list(thing.items())):
-        has_text = isinstance(key, (*_PLAIN, *_WITH_TEXT, tuple))
+        has_text = isinstance(key, (*PLAIN, *_WITH_TEXT, tuple))
         steps[f"[{key!r}]" if has_text else f"[<{type(key).__qualname__} {number}>]"] = item
     return steps

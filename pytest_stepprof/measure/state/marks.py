@@ -14,11 +14,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pytest_stepprof.measure.state.pieces import facts_of, is_wrapper, pieces_of
-from pytest_stepprof.measure.state.values import attributes_of
+from pytest_stepprof.measure.state.values import PLAIN, attributes_of
 from pytest_stepprof.measure.tensor_bytes import flat_bytes, is_dense
 
 _LONGEST_TEXT = 200
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OPAQUE_PACKAGES = frozenset({"pandas", "polars", "pyarrow", "matplotlib", "pytest", "_pytest"})
 _OPEN_ALTHOUGH_PYTHONS = frozenset({"types", "argparse", "collections", "dataclasses", "__main__"})
 _SHOWING_THEIR_POSITION = frozenset({"builtins", "itertools", "collections"})
@@ -73,7 +72,7 @@ def function_mark(function: Any) -> object:
         return "method", id(function.__self__), function_mark(function.__func__)
     if isinstance(function, types.FunctionType):
         made_with = [*(function.__defaults__ or ()), *_closed_over(function)]
-        plain = tuple(repr(item) for item in made_with if isinstance(item, _PLAIN))
+        plain = tuple(repr(item) for item in made_with if isinstance(item, PLAIN))
         return "function", id(function.__code__), shortened(repr(plain))
     if isinstance(function, types.BuiltinFunctionType):
         return "builtin", function.__qualname__, id(function.__self__)
@@ -97,6 +96,17 @@ def set_text(thing: "set[Any] | frozenset[Any]", with_text: tuple[type, ...]) ->
     """Give a text for a set: its members in a fixed order, by value where they have one."""
     members = (repr(item) if isinstance(item, with_text) else f"at {id(item)}" for item in thing)
     return shortened(repr(sorted(members)))
+
+
+def plain_text(thing: Any) -> str:
+    """Give a text for a number, or text itself, that costs no more than reading it; a hash of long text and bytes."""
+    if isinstance(thing, bytes | bytearray) and len(thing) > _LONGEST_TEXT:
+        return _hash(memoryview(thing))
+    if isinstance(thing, str) and len(thing) > _LONGEST_TEXT:
+        return _hash(str.encode(thing, "utf-8", "surrogatepass"))
+    if isinstance(thing, int):
+        return int.__format__(thing, "x")  # of any length, where decimal digits have a limit
+    return str.__repr__(thing) if isinstance(thing, str) else repr(thing)
 
 
 def shortened(text: str) -> str:

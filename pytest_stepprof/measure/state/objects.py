@@ -10,6 +10,8 @@ from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.state.parts import AttributePart, Part, Phase, Place, Role
 from pytest_stepprof.measure.state.random_sources import generator_state, set_generator_state
 from pytest_stepprof.measure.state.values import (
+    OUT_OF_MEMORY,
+    PLAIN,
     attributes_of,
     differing_paths,
     feed_value,
@@ -18,7 +20,6 @@ from pytest_stepprof.measure.state.values import (
 )
 from pytest_stepprof.measure.tensor_bytes import Digest
 
-PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
 _STAGES = "_per_optimizer_states"  # what a scaler knows of each optimizer between unscale_ and update
 
 
@@ -139,7 +140,11 @@ class PairPart(Part):
 
     def __init__(self, live: Any, place: Place) -> None:
         super().__init__(live, place, Phase.LOADED)
-        self._copy = fresh_copy(self._captured(), f"{place.path}[0]()")
+        self._copy = self._captured()
+
+    def take_copy(self) -> None:
+        """Copy what the first function gave."""
+        self._copy = fresh_copy(self._copy, f"{self.path}[0]()")
 
     def restore(self) -> None:
         """Call the second function with a fresh copy."""
@@ -161,6 +166,8 @@ class PairPart(Part):
     def _captured(self) -> Any:
         try:
             return self.live[0]()
+        except OUT_OF_MEMORY:
+            raise
         except Exception as error:
             raise StateError(f"{self.path}[0]() failed: {error!r}. It is called without arguments.") from error
 
@@ -178,7 +185,11 @@ class ArrayPart(Part):
             )
         super().__init__(live, place, phase)
         self.role = role
-        self._copy = live.copy()
+        self._copy = live
+
+    def take_copy(self) -> None:
+        """Copy the values."""
+        self._copy = self.live.copy()
 
     def restore(self) -> None:
         """Write the values into the array's own memory, unless nobody can write there."""

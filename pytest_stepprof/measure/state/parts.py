@@ -5,7 +5,7 @@ copied, and what is put back is never the snapshot's own memory. Tensors are in 
 ``modules``, all else in ``objects``.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
@@ -13,7 +13,14 @@ from typing import Any
 import torch
 
 from pytest_stepprof.errors import StateError
-from pytest_stepprof.measure.state.values import attributes_of, differing_paths, feed_value, fresh_copy, same_plain
+from pytest_stepprof.measure.state.values import (
+    attributes_of,
+    differing_paths,
+    feed_value,
+    fresh_copy,
+    same_plain,
+    tensors_within,
+)
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 
@@ -59,7 +66,10 @@ class Phase(IntEnum):
 
 
 class Part:
-    """One live object of the state, and what was copied of it."""
+    """One live object of the state, and what was copied of it.
+
+    A part that was made looks at the live values: that is enough for a digest. ``take_copy`` makes it independent.
+    """
 
     role = Role.SETTINGS
 
@@ -72,8 +82,14 @@ class Part:
         """Python's way to the part from ``state=``."""
         return self.place.path
 
+    def take_copy(self) -> None:
+        """Copy what is put back later, and what is digested; by default there is nothing."""
+
     def restore(self) -> None:
         """Put the copied values into the live object; by default there are none."""
+
+    def write_values(self) -> None:
+        """Of a tensor: write the values only, for somebody who reads them before the part itself is put back."""
 
     def differences(self) -> Iterator[str]:
         """Give the paths under this part at which the live object is not what was copied."""
@@ -192,15 +208,31 @@ class AttributePart(Part):
 
 
 class LoadedPart(Part):
-    """An object with ``state_dict`` and ``load_state_dict``: it gets a fresh copy each time, never the snapshot's."""
+    """An object with ``state_dict`` and ``load_state_dict``: it gets a fresh copy each time, never the snapshot's.
 
-    def __init__(self, live: Any, place: Place, phase: Phase) -> None:
+    A tensor in it that the state holds elsewhere too is handed in itself, with its values put back: a scheduler and its
+    optimizer may share the tensor that is the learning rate. ``known`` are the parts by the ids of their objects; they
+    are complete when copies are taken.
+    """
+
+    def __init__(self, live: Any, place: Place, phase: Phase, known: Mapping[int, Part]) -> None:
         super().__init__(live, place, phase)
-        self.copy = fresh_copy(live.state_dict(), f"{place.path}.state_dict()")
+        self._known = known
+        self._inside = f"{place.path}.state_dict()"
+        self.copy = live.state_dict()
+        self._shared: dict[str, Part] = {}
+
+    def take_copy(self) -> None:
+        """Copy what ``state_dict()`` gave, and note which of its tensors are parts of their own."""
+        told, self.copy = self.copy, fresh_copy(self.copy, self._inside)
+        found = ((path, self._known.get(id(tensor))) for path, tensor in tensors_within(told, self._inside))
+        self._shared = {path: part for path, part in found if part is not None}
 
     def restore(self) -> None:
         """Load a fresh copy."""
-        value = fresh_copy(self.copy, self.path)
+        for part in self._shared.values():
+            part.write_values()
+        value = fresh_copy(self.copy, self._inside, {path: part.live for path, part in self._shared.items()})
         try:
             self.live.load_state_dict(value)
         except Exception as error:
@@ -209,8 +241,11 @@ class LoadedPart(Part):
             ) from error
 
     def differences(self) -> Iterator[str]:
-        """Compare what ``state_dict()`` gives now."""
-        yield from differing_paths(self.live.state_dict(), self.copy, f"{self.path}.state_dict()")
+        """Compare what ``state_dict()`` gives now; a tensor that was shared has to be that very one."""
+        told = self.live.state_dict()
+        yield from differing_paths(told, self.copy, self._inside)
+        now = dict(tensors_within(told, self._inside)) if self._shared else {}
+        yield from (path for path, part in self._shared.items() if now.get(path) is not part.live)
 
     def feed(self, digest: Digest) -> None:
         """Add what ``state_dict()`` gave."""

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from pytest_stepprof.measure.sparse_parts import COMPRESSED_PARTS, COORDINATE_PARTS, compressed_parts
 from pytest_stepprof.measure.tensor_bytes import Digest, dtype_name, is_dense, same_bits
 
-_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 _PER_CHANNEL = (torch.per_channel_affine, torch.per_channel_symmetric, torch.per_channel_affine_float_qparams)
-COMPRESSED = (*_ROWS, *_COLUMNS)
+SPARSE = frozenset({torch.sparse_coo, *COMPRESSED_PARTS})
 
 
 def is_wrapper(tensor: torch.Tensor) -> bool:
@@ -31,13 +30,9 @@ def wrapped_tensors(tensor: Any) -> dict[str, torch.Tensor]:
 
 def sparse_pieces(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
     """Give the indices and values of a sparse tensor; they are its own memory, not copies."""
-    if tensor.layout is torch.sparse_coo:
-        return {"indices": tensor._indices(), "values": tensor._values()}
-    if tensor.layout in _ROWS:
-        names = ("crow_indices", "col_indices", "values")
-    else:
-        names = ("ccol_indices", "row_indices", "values")
-    return {name: getattr(tensor, name)() for name in names}
+    if tensor.layout is torch.sparse_coo:  # the public methods refuse a tensor whose entries are not summed yet
+        return dict(zip(COORDINATE_PARTS, (tensor._indices(), tensor._values()), strict=True))
+    return compressed_parts(tensor)
 
 
 def facts_of(tensor: torch.Tensor) -> tuple[object, ...]:
@@ -62,7 +57,7 @@ def pieces_of(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
         return {f"{name}.{key}": piece for name, found in inside.items() for key, piece in found.items()}
     if tensor.is_quantized:
         return {"integers": tensor.int_repr(), **meanings_of(tensor)}
-    if tensor.layout is torch.sparse_coo or tensor.layout in COMPRESSED:
+    if tensor.layout in SPARSE:
         return sparse_pieces(tensor)
     if tensor.is_nested:
         return {"values": tensor.values(), **meanings_of(tensor)}

@@ -14,20 +14,57 @@ from pytest_stepprof.measure.random_state import (
     sources_moved,
 )
 from pytest_stepprof.measure.state.capture import Capture
-from pytest_stepprof.measure.state.parts import Part, Role
-from pytest_stepprof.measure.state.watch import Watch
+from pytest_stepprof.measure.state.parts import Role
+from pytest_stepprof.measure.state.watch import AttributeWatch
 from pytest_stepprof.measure.tensor_bytes import Digest
 
 
-class StateSnapshot:
-    """Copies of everything that a state held at one moment, and of the random state. Made by ``capture_state``."""
+class SeenState:
+    """A state as it lives, for its digests: nothing is copied. Made by ``see_state``."""
 
-    def __init__(self, captured: tuple[Part, ...], roots: tuple[str, ...], random_state: RandomState) -> None:
-        self._parts = captured
-        self._roots = roots
-        self._in_order = tuple(sorted(captured, key=lambda part: (part.phase, -part.generation)))
+    def __init__(self, capture: Capture) -> None:
+        self._parts = tuple(capture.parts)
+        self._roots = tuple(capture.roots)
+
+    def digest(self) -> str:
+        """Give the sha256 (hex) of the weights: parameters and buffers of modules, tensors and arrays of their own.
+
+        Names, shapes and dtypes count. It is the same in every process and on every device, and however ``state=``
+        nests the same modules in the same order, whatever else it holds: a model alone and a model with its optimizer
+        have one digest. It does not see random state, training flags or ``torch.compile`` around a module.
+        """
+        return self._digest(Role.WEIGHTS).hex()
+
+    def settings_digest(self) -> str:
+        """Give the sha256 (hex) of everything else in the state.
+
+        That is which parts it holds, gradients, plain values, and what optimizers, schedulers, scalers and other
+        objects keep. It does not see random state, nor which implementation of an optimizer runs (``foreach``,
+        ``fused``, ``capturable``, ``differentiable``).
+        """
+        digest = self._digest(Role.SETTINGS)
+        digest.text(*self._roots)
+        return digest.hex()
+
+    def _digest(self, role: Role) -> Digest:
+        digest = Digest()
+        for part in self._parts:
+            if part.role is role:
+                part.feed(digest)
+        return digest
+
+
+class StateSnapshot(SeenState):
+    """Copies of everything that a state held at one moment, and of the random state. Made by ``capture_state``.
+
+    The digests are those of that moment.
+    """
+
+    def __init__(self, capture: Capture, random_state: RandomState) -> None:
+        super().__init__(capture)
+        self._in_order = tuple(sorted(self._parts, key=lambda part: (part.phase, -part.generation)))
         self._random_state = random_state
-        self._watch = Watch(captured)
+        self._watch = AttributeWatch(self._parts)
 
     def restore(self) -> None:
         """Put everything back in place: same objects, same memory, values from the snapshot, random state last.
@@ -60,6 +97,10 @@ class StateSnapshot:
         """
         return tuple(dict.fromkeys(self._watch.changed()))
 
+    def not_looked_at(self) -> tuple[str, ...]:
+        """Give the paths where ``unrestored`` ends, because there was more than it looks at: a change is not found."""
+        return tuple(dict.fromkeys(self._watch.not_looked_at()))
+
     def created(self) -> tuple[str, ...]:
         """Give the paths of modules, parameters, buffers and optimizer groups that were not there at the capture.
 
@@ -68,33 +109,6 @@ class StateSnapshot:
         """
         known = frozenset(id(part.live) for part in self._parts)
         return tuple(dict.fromkeys(path for part in self._parts for path in part.created(known)))
-
-    def digest(self) -> str:
-        """Give the sha256 (hex) of the weights: parameters and buffers of modules, tensors and arrays of their own.
-
-        Names, shapes and dtypes count. It is the same in every process and on every device, and however ``state=``
-        nests the same modules in the same order, whatever else it holds: a model alone and a model with its optimizer
-        have one digest. It does not see random state, training flags or ``torch.compile`` around a module.
-        """
-        return self._digest(Role.WEIGHTS).hex()
-
-    def settings_digest(self) -> str:
-        """Give the sha256 (hex) of everything else in the state.
-
-        That is which parts it holds, gradients, plain values, and what optimizers, schedulers, scalers and other
-        objects keep. It does not see random state, nor which implementation of an optimizer runs (``foreach``,
-        ``fused``, ``capturable``, ``differentiable``).
-        """
-        digest = self._digest(Role.SETTINGS)
-        digest.text(*self._roots)
-        return digest.hex()
-
-    def _digest(self, role: Role) -> Digest:
-        digest = Digest()
-        for part in self._parts:
-            if part.role is role:
-                part.feed(digest)
-        return digest
 
 
 def capture_state(state: object) -> StateSnapshot:
@@ -115,9 +129,23 @@ def capture_state(state: object) -> StateSnapshot:
 
     Raises StateError with path and type of what is none of these, is lazy, or has no memory to put values back into.
     """
+    capture, random_state = _captured(state, copies=True)
+    return StateSnapshot(capture, random_state)
+
+
+def see_state(state: object) -> SeenState:
+    """Look at a state without copying it, for digests that are taken before anything changes.
+
+    Takes what ``capture_state`` takes, and raises what that raises.
+    """
+    capture, _ = _captured(state, copies=False)
+    return SeenState(capture)
+
+
+def _captured(state: object, *, copies: bool) -> tuple[Capture, RandomState]:
     random_state = capture_random_state()
     capture = Capture()
-    capture.take(state)
+    capture.take(state, copies=copies)
     if sources_moved(random_state, capture_random_state()):  # a person's own state_dict() or function drew numbers
         restore_random_state(random_state)
-    return StateSnapshot(tuple(capture.parts), tuple(capture.roots), random_state)
+    return capture, random_state

@@ -14,7 +14,7 @@ from torch.autograd.graph import increment_version
 from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.state.parts import Part, Phase, Place, Role
 from pytest_stepprof.measure.state.pieces import (
-    COMPRESSED,
+    SPARSE,
     digest_tensor,
     facts_of,
     is_wrapper,
@@ -23,6 +23,7 @@ from pytest_stepprof.measure.state.pieces import (
     sparse_pieces,
     wrapped_tensors,
 )
+from pytest_stepprof.measure.state.values import OUT_OF_MEMORY
 from pytest_stepprof.measure.tensor_bytes import dtype_name, is_dense
 
 _ONE_BYTE_AND_COPIED_AS_IT_IS = (torch.bool, torch.uint8, torch.int8)
@@ -67,6 +68,13 @@ class AnyTensorPart(Part):
         if self._is_leaf and live.is_leaf and live.grad is not self._gradient():
             yield f"{self.path}.grad"
 
+    def write_values(self) -> None:
+        """Put the values back in place, and nothing else."""
+        try:
+            self._restore_values()
+        except RuntimeError as error:
+            raise StateError(f"{self.path} cannot be put back in place: {error}") from error
+
     def _gradient(self) -> torch.Tensor | None:
         return None if self.gradient is None else self.gradient.live
 
@@ -86,23 +94,38 @@ class TensorPart(AnyTensorPart):
     def __init__(self, live: torch.Tensor, place: Place, phase: Phase, role: Role) -> None:
         super().__init__(live, place, phase, role)
         self._memory = live.detach()  # the same memory, shape and strides, whatever happens to the live tensor
+        self._storage = self._memory.untyped_storage() if is_dense(live) else None
+        self._storage_bytes = _bytes_of(self._storage)
+        if self._storage is not None and live.numel() > 0 and self._storage_bytes == 0:
+            raise StateError(
+                f"{place.path} has no memory: its storage was made empty (sharded training frees weights so). Hand it "
+                "in while it has values."
+            )
         self._has_meanings = live.is_nested or live.is_quantized
         self._looks = _looks(self._memory, self._has_meanings)
         self.source = _as_copied(self._memory)
         self.copy: torch.Tensor | None = None
-        self._within_another = False
+        self._owner: TensorPart | None = None
 
-    def take_copy(self, owner: "TensorPart | None") -> None:
+    def copy_within(self, owner: "TensorPart | None") -> None:
         """Copy the values, or look at them inside the copy of another tensor that covers this one's memory."""
         if owner is None or owner.copy is None:
             try:
                 self.copy = self.source.clone()
+            except OUT_OF_MEMORY:
+                raise
             except (RuntimeError, NotImplementedError) as error:
                 raise StateError(f"{self.path} ({dtype_name(self.live.dtype)}) cannot be copied: {error}") from error
             return
         offset = self.source.storage_offset() - owner.source.storage_offset() + owner.copy.storage_offset()
         self.copy = owner.copy.as_strided(self.source.shape, self.source.stride(), offset)
-        self._within_another = True
+        self._owner = owner
+
+    def write_values(self) -> None:
+        """Put the values back in place, those of the tensor that this one looks into as well."""
+        if self._owner is not None:
+            self._owner.write_values()
+        super().write_values()
 
     def feed(self, digest: Any) -> None:
         """Add name, shape, dtype and bytes."""
@@ -110,20 +133,24 @@ class TensorPart(AnyTensorPart):
         digest_tensor(digest, self._copied())
 
     def _copied(self) -> torch.Tensor:
-        assert self.copy is not None
-        return self.copy if self.copy.dtype == self._memory.dtype else self.copy.view(self._memory.dtype)
+        copied = self.source if self.copy is None else self.copy
+        return copied if copied.dtype == self._memory.dtype else copied.view(self._memory.dtype)
 
     def _restore_values(self) -> None:
         assert self.copy is not None
+        if self._storage is not None and _bytes_of(self._storage) < self._storage_bytes:
+            self._storage.resize_(self._storage_bytes)  # somebody made it smaller, and writing there would crash
         moved = _looks(self.live, self._has_meanings) != self._looks
         if moved:
             self.live.data = self._memory
-        if not self._within_another:
+        if self._owner is None:
             _write(self.source, self.copy)
-        if (moved or self._within_another) and not self.live.is_inference():
+        if (moved or self._owner is not None) and not self.live.is_inference():
             increment_version(self.live)  # a graph that was kept has to notice
 
     def _same_values(self) -> bool:
+        if _bytes_of(self._storage) < self._storage_bytes:
+            return False
         if _looks(self.live, self._has_meanings)[1:] != self._looks[1:]:  # wherever it lies
             return False
         now = _as_copied(self.live.detach())
@@ -138,6 +165,10 @@ class SparsePart(AnyTensorPart):
         self._memory = live.detach()
         self._facts = facts_of(self._memory)
         self._pieces = sparse_pieces(self._memory)
+        self._copies = self._pieces
+
+    def take_copy(self) -> None:
+        """Copy indices and values."""
         self._copies = {name: piece.clone() for name, piece in self._pieces.items()}
 
     def feed(self, digest: Any) -> None:
@@ -200,7 +231,7 @@ def tensor_part(live: torch.Tensor, place: Place, phase: Phase, role: Role) -> A
     if is_wrapper(live):
         return WrapperPart(live, place, phase, role)
     if live.device.type != "meta":
-        if live.layout is torch.sparse_coo or live.layout in COMPRESSED:
+        if live.layout in SPARSE:
             return SparsePart(live, place, phase, role)
         if live.layout is torch.strided:
             return TensorPart(live, place, phase, role)
@@ -221,7 +252,7 @@ def take_copies(captured: Iterable[Part]) -> None:
         owners: list[TensorPart] = []
         for part in sorted(sharing, key=lambda part: -_extent(part.source)):
             owner = next((owner for owner in owners if _covers(owner, part)), None)
-            part.take_copy(owner)
+            part.copy_within(owner)
             if owner is None and _is_solid(part):
                 owners.append(part)
 
@@ -279,6 +310,10 @@ def _looks(tensor: torch.Tensor, has_meanings: bool) -> tuple[object, ...]:
         meanings = [meaning.tolist() for meaning in meanings_of(tensor).values()]
         return tensor.data_ptr(), tensor.device, *facts_of(tensor), strides, meanings
     return tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _bytes_of(storage: torch.UntypedStorage | None) -> int:
+    return 0 if storage is None else storage.nbytes()
 
 
 def _write(memory: torch.Tensor, values: torch.Tensor) -> None:

@@ -2,9 +2,9 @@
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -15,44 +15,66 @@ from pytest_stepprof.measure.state.pieces import digest_tensor, same_tensor
 from pytest_stepprof.measure.state.random_sources import GENERATOR_KINDS, generator_state
 from pytest_stepprof.measure.tensor_bytes import Digest
 
-_WITH_TEXT = (bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device, np.generic, type(None))
+PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None))
+_WITH_TEXT = (*PLAIN, Enum, torch.dtype, torch.device)
+
+OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+"""What goes through as it is: that there was no room says nothing about whether a thing can be captured."""
 
 _SHARED_BY_COPIES = (type, FunctionType, BuiltinFunctionType)
 
 
-def fresh_copy(value: Any, path: str) -> Any:
+def fresh_copy(value: Any, path: str, instead: Mapping[str, torch.Tensor] = MappingProxyType({})) -> Any:
     """Copy nested containers with every tensor cloned; containers keep their types.
 
-    Raises StateError with the path of what cannot be copied.
+    A tensor that stands in several places is one tensor in the copy too. At the paths in ``instead`` the copy has the
+    tensors given there. Raises StateError with the path of what cannot be copied.
     """
     try:
-        return _copied(value, path)
+        return _copied(value, path, instead, {})
     except RecursionError as error:
         raise StateError(f"{path} cannot be copied: it contains itself, or is nested too deeply") from error
 
 
-def _copied(value: Any, path: str) -> Any:
+def tensors_within(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Give the tensors in nested containers, as often as they stand there, each with its path."""
     if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        twin: Any = copy.copy(value)
-        for key, item in value.items():
-            twin[key] = _copied(item, f"{path}[{key!r}]")
-        return twin
-    if isinstance(value, list | deque):
-        twin = copy.copy(value)
-        twin.clear()
-        twin.extend(_copied(item, f"{path}[{index}]") for index, item in enumerate(value))
-        return twin
-    if isinstance(value, tuple):
-        items = [_copied(item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        yield path, value
+    elif isinstance(value, dict | list | deque | tuple):
+        for key, item in _entries(value).items():
+            yield from tensors_within(item, f"{path}[{key!r}]")
+
+
+def _copied(value: Any, path: str, instead: Mapping[str, torch.Tensor], cloned: dict[int, torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        if path in instead:
+            return instead[path]
+        if id(value) not in cloned:
+            cloned[id(value)] = value.detach().clone()
+        return cloned[id(value)]
+    if isinstance(value, dict | list | deque | tuple):
+        items = {key: _copied(item, f"{path}[{key!r}]", instead, cloned) for key, item in _entries(value).items()}
+        return _filled_again(value, items)
     try:
         return copy.deepcopy(value)
-    except RecursionError:
+    except (RecursionError, *OUT_OF_MEMORY):
         raise
     except Exception as error:
         raise StateError(f"{path} is a {type(value).__qualname__} that cannot be copied: {error}") from error
+
+
+def _filled_again(container: Any, items: dict[Any, Any]) -> Any:
+    """Make a container of the same type with other items."""
+    if isinstance(container, tuple):
+        return type(container)(*items.values()) if hasattr(container, "_fields") else type(container)(items.values())
+    twin: Any = copy.copy(container)
+    if isinstance(container, dict):
+        for key, item in items.items():
+            twin[key] = item
+    else:
+        twin.clear()
+        twin.extend(items.values())
+    return twin
 
 
 def differing_paths(now: Any, then: Any, path: str, within: frozenset[int] = frozenset()) -> Iterator[str]:

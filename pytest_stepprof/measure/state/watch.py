@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytest_stepprof.measure.state.fingerprint import Look, Node, differing, hook_steps, module_steps
+from pytest_stepprof.measure.state.fingerprint import Look, Node, differing, ends_of, hook_steps, module_steps
 from pytest_stepprof.measure.state.modules import ModulePart
 from pytest_stepprof.measure.state.objects import GeneratorPart, OptimizerPart, SamplerPart
 from pytest_stepprof.measure.state.parts import LoadedPart, Part
@@ -23,7 +23,7 @@ _HOOKS_OF_OPTIMIZER = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 _HOOKS_OF_TENSOR = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-class Watch:
+class AttributeWatch:
     """Fingerprints of everything in a state that is not put back, taken at the capture."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
@@ -34,6 +34,11 @@ class Watch:
         """Give the paths of what does not look as it did; to be asked for after a restore."""
         for (path, now), (_, then) in zip(self._nodes(), self._then, strict=True):
             yield from differing(now, then, path)
+
+    def not_looked_at(self) -> Iterator[str]:
+        """Give the paths below which there was more than a look takes in, so that a change is not found."""
+        for path, then in self._then:
+            yield from ends_of(then, path)
 
     def _nodes(self) -> list[tuple[str, Node]]:
         look = Look(frozenset(id(part.live) for part in self._parts))
