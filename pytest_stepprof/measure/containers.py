@@ -7,23 +7,24 @@ from collections import UserList, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.utils._pytree as pytree
 
-from pytest_stepprof.measure.attributes import attribute_names
+from pytest_stepprof.measure.attributes import attribute_names, public_attributes
 from pytest_stepprof.measure.plain_text import DESCRIPTIONS, context_text, type_name
 from pytest_stepprof.measure.registered import Registered, open_registered
 
 __all__ = ["Child", "Opened", "open_container", "type_name"]
 
 _PLAIN_KEYS = (str, bytes, bool, int, float, type(None))
+_COMMON_LEAVES = frozenset({float, int, bool, str, type(None), torch.Tensor, np.ndarray})
 _LEAVES = (torch.Tensor, np.ndarray, np.generic, str, bytes, bool, int, float, complex, type(None), Enum)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Child:
+class Child(NamedTuple):
     """One thing inside a container. ``step`` is what follows the container's own path: ``[0]``, ``['a']``, ``.a``."""
 
     key: str
@@ -54,7 +55,7 @@ def open_container(value: object) -> Opened | None:
     mapping with attributes) hides its ``None`` fields from its keys. Sets are not opened: they have no order to give
     their members a path by.
     """
-    if isinstance(value, _LEAVES):
+    if type(value) in _COMMON_LEAVES or isinstance(value, _LEAVES):
         return None
     if type(value).__module__.partition(".")[0] == "torch":  # torch registers its own, without names for the children
         return _open_unregistered(value) or _open_registered(value)
@@ -65,9 +66,9 @@ def _open_unregistered(value: object) -> Opened | None:
     if isinstance(value, Mapping):
         return _open_mapping(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _open_attributes(value, tuple(value._fields))
+        return _open_attributes(value, (*value._fields, *public_attributes(value)))
     if isinstance(value, list | tuple | deque | UserList):
-        return Opened(type_name=type_name(value), children=_numbered(list(value)))
+        return Opened(type_name=type_name(value), children=(*_numbered(list(value)), *_attributes_beside(value)))
     names = attribute_names(value)
     return None if names is None else _open_attributes(value, names)
 
@@ -112,7 +113,7 @@ def _named(entry: object, index: int, value: object) -> Child:
 
 
 def _numbered(values: Sequence[object]) -> tuple[Child, ...]:
-    return tuple(Child(key=str(index), step=f"[{index}]", value=value) for index, value in enumerate(values))
+    return tuple([Child(str(index), f"[{index}]", value) for index, value in enumerate(values)])
 
 
 def _open_attributes(value: object, names: tuple[str, ...]) -> Opened:
@@ -124,23 +125,22 @@ def _open_attributes(value: object, names: tuple[str, ...]) -> Opened:
 def _open_mapping(value: Mapping[object, object]) -> Opened:
     items = list(value.items())
     children = [Child(key=_key_text(key), step=f"[{_key_text(key)}]", value=item) for key, item in items]
-    children += [Child(key=f".{name}", step=f".{name}", value=item) for name, item in _attributes_beside(value)]
+    children += _attributes_beside(value)
     odd = tuple(type_name(key) for key, _ in items if not _is_plain_key(key))
     return Opened(type_name=type_name(value), children=tuple(children), odd_keys=odd)
 
 
-def _attributes_beside(value: Mapping[object, object]) -> list[tuple[str, object]]:
-    """Give the public attributes of a dict's subclass that its items do not already hold.
+def _attributes_beside(value: object) -> list[Child]:
+    """Give the public attributes of a subclass of dict, list, tuple or deque that its items do not already hold.
 
-    Other mappings keep their items in such an attribute (``UserDict.data``), so theirs are not looked at.
+    Other mappings and lists keep their items in such an attribute (``UserDict.data``), so theirs are not looked at.
     """
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | list | tuple | deque):
         return []
-    attributes = getattr(value, "__dict__", {})
     return [
-        (name, item)
-        for name, item in attributes.items()
-        if not name.startswith("_") and item is not None and value.get(name) is not item
+        Child(key=f".{name}", step=f".{name}", value=item)
+        for name, item in public_attributes(value).items()
+        if not (isinstance(value, dict) and value.get(name) is item)
     ]
 
 

@@ -1,7 +1,7 @@
 """Stable text for values that are no tensors: the same in every process, and another one for another value."""
 
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import Enum, Flag
 from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
@@ -10,10 +10,12 @@ import torch
 from pytest_stepprof.measure.attributes import attribute_names
 from pytest_stepprof.measure.tensor_bytes import Digest, is_dense
 
+_WITH_VALUE: tuple[type, ...] = (str, int, float, Flag)
 _NUMBERS = (bool, int, float, complex)
 DESCRIPTIONS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 """What torch has for describing tensors: their text is all there is to them."""
 _DEEPEST = 20
+_LONGEST_PATH = 160
 _LONGEST = 400  # characters, above which a digest stands for the text
 
 
@@ -24,6 +26,8 @@ def type_name(value: object) -> str:
 
 def plain_number(value: object) -> str | None:
     """Give a number as the repr of the Python number that it equals exactly; ``None`` when it is none."""
+    if type(value) is float:
+        return repr(value)
     if isinstance(value, np.generic):
         value = value.item() if value.dtype.kind in "biufc" else None
     try:
@@ -39,14 +43,20 @@ def plain_number(value: object) -> str | None:
 def plain_word(value: object) -> str | None:
     """Give text, an enum's member or one of torch's descriptions (dtype, device, layout) as text; else ``None``.
 
-    A member that is text or a number as well is known by both its name and its value.
+    A member that is text or a number as well is known by both its name and its value, and so is a flag, whose bits may
+    have no name.
     """
     if isinstance(value, Enum):
-        beside = f" = {value.value!r}" if isinstance(value, str | int | float) else ""
+        beside = f" = {value.value!r}" if isinstance(value, _WITH_VALUE) else ""
         return f"{value.name}{beside}"
     if isinstance(value, str):
         return str.__str__(value)
     return str(value) if isinstance(value, DESCRIPTIONS) else None
+
+
+def shortened(path: str) -> str:
+    """Give a path for a message: of a very long one its beginning and its end."""
+    return path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH // 2]} ... {path[-_LONGEST_PATH // 2 :]}"
 
 
 def context_text(context: object) -> str:

@@ -8,6 +8,7 @@ from pytest_stepprof.measure import observations
 from pytest_stepprof.measure.first_step import FirstStep
 from pytest_stepprof.measure.inputs import digest_batch
 from pytest_stepprof.measure.outputs.taking import compare_outputs, take_outputs
+from pytest_stepprof.measure.outputs.unchanged import KnownOutputs
 from pytest_stepprof.measure.sampling import Samples, Stepper, take_samples
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.outputs import OutputComparison
@@ -35,22 +36,26 @@ class RunResults:
     """Takes each run's warm-up, and compares what its first step returns, outside of all timing."""
 
     def __init__(self, first: FirstStep, *, needed: bool, settings: MeasureSettings, judge: JudgeSettings) -> None:
+        checks = needed and first.result.stored.leaf_count > 0
         self._first = first
-        self._checks = needed and first.result.stored.leaf_count > 0
         self._settings = settings
         self._judge = judge
+        self._known = KnownOutputs(first.result, settings.outputs_limit_bytes) if checks else None
         self.changed: list[ChangedRun] = []
 
     def warm_up(self, stepper: Stepper, steps: int, run_number: int) -> tuple[Samples, bool | None]:
-        """Take a run's warm-up steps; say whether the first gave the first result, ``None`` where nobody looked."""
-        if not self._checks or not steps:
+        """Take a run's warm-up steps; say whether the first gave the first result.
+
+        ``None`` where nobody looked, or where it had another batch, so that nobody can tell.
+        """
+        if self._known is None or not steps:
             return take_samples(stepper, samples=steps, steps_per_sample=1), None
-        taken, same = self._first_step(stepper, run_number)
+        taken, same = self._first_step(self._known, stepper, run_number)
         rest = take_samples(stepper, samples=steps - 1, steps_per_sample=1)
         taken.samples_ns += rest.samples_ns
         return taken, same
 
-    def _first_step(self, stepper: Stepper, run_number: int) -> tuple[Samples, bool | None]:
+    def _first_step(self, known: KnownOutputs, stepper: Stepper, run_number: int) -> tuple[Samples, bool | None]:
         seen = Seen()
 
         def see_batch(batch: Any) -> None:
@@ -61,14 +66,16 @@ class RunResults:
             seen.result = stepper.step(*arguments)
 
         taken = take_samples(replace(stepper, step=step, see_batch=see_batch), samples=1, steps_per_sample=1)
-        return taken, self._same(seen, run_number)
+        return taken, self._same(known, seen, run_number)
 
-    def _same(self, seen: Seen, run_number: int) -> bool | None:
+    def _same(self, known: KnownOutputs, seen: Seen, run_number: int) -> bool | None:
+        """Compare the digests, and only where these differ the values: most results are the very same bits."""
+        if known.are_those_of(seen.result):
+            seen.result = None
+            return True
         first, judge = self._first.result, self._judge
         now = take_outputs(seen.result, limit_bytes=self._settings.outputs_limit_bytes)
         seen.result = None
-        if now.stored == first.stored:
-            return True
         comparison = compare_outputs(
             first.stored,
             first.payload,
@@ -78,10 +85,11 @@ class RunResults:
             atol=judge.atol,
             tolerances=judge.tolerances,
         )
-        if comparison.status == "differ":
-            other_batch = digest_batch(seen.batch) != self._first.used_batch_digest
-            self.changed.append(ChangedRun(run_number, comparison, other_batch))
-        return None if comparison.status == "not compared" else comparison.status == "equal"
+        if comparison.status != "differ":
+            return True if comparison.status == "equal" else None
+        other_batch = digest_batch(seen.batch) != self._first.used_batch_digest
+        self.changed.append(ChangedRun(run_number, comparison, other_batch))
+        return None if other_batch else False
 
     def notices(self, runs: int, repeated: OutputComparison) -> list[Notice]:
         """Say which runs began differently, unless the step is known not to repeat itself anyway."""

@@ -1,6 +1,7 @@
 """What is seen of the first steps beside their results: random draws, gradient scalers, values that are not finite."""
 
 import cmath
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,10 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.measure.conditions import instances
 from pytest_stepprof.measure.containers import open_container
+from pytest_stepprof.measure.outputs.collector import collector_waiting
+from pytest_stepprof.measure.outputs.recipes import take_apart
 from pytest_stepprof.measure.random_state import capture_random_state, sources_moved
 from pytest_stepprof.record.notice import Notice
+
+_NAMED = 3
 
 
 class StepWatch:
@@ -46,16 +52,19 @@ def _skipped(number: int, before: float, after: float) -> Notice:
 
 
 def of_not_finite(result: Any) -> list[Notice]:
-    """Say where a result, which must not contain itself, holds NaN or infinity."""
-    found = [(path, count, elements) for path, count, elements in _counts(result, "") if count]
+    """Say where what is compared, one result or those of several steps by number, holds NaN or infinity.
+
+    It must not contain itself, and ``take_outputs`` has to take it.
+    """
+    with collector_waiting():
+        found = [(path, count, elements) for path, count, elements in _counts(result, "") if count]
     if not found:
         return []
     places = [f"{path or 'the result'} ({count} of {elements} elements)" for path, count, elements in found]
-    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     return [
         Notice(
             code="result is not finite",
-            message=f"the first step's result is not finite: {', '.join(places[:3])}{more}",
+            message=f"the result that is compared is not finite: {first_few(places, _NAMED)}",
             remedy="check the inputs, the learning rate and the loss scale; where it is meant, as in a mask, nothing "
             "has to be done",
         )
@@ -63,11 +72,12 @@ def of_not_finite(result: Any) -> list[Notice]:
 
 
 def _counts(value: Any, path: str) -> Iterator[tuple[str, int, int]]:
-    """Give path, the number of elements that are not finite, and that of all elements, for every leaf."""
+    """Give path, the number of elements that are not finite, and that of all, for every leaf that may have such."""
     opened = open_container(value)
     if opened is not None:
         for child in opened.children:
-            yield from _counts(child.value, path + child.step)
+            if type(child.value) is not float or not math.isfinite(child.value):  # lists of finite ones may be long
+                yield from _counts(child.value, path + child.step)
     elif isinstance(value, torch.Tensor):
         yield path, _not_finite_in(value), value.numel()
     elif isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "fc":
@@ -79,11 +89,6 @@ def _counts(value: Any, path: str) -> Iterator[tuple[str, int, int]]:
 def _not_finite_in(tensor: torch.Tensor) -> int:
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return 0
-    if tensor.is_nested:
-        return sum(_not_finite_in(part) for part in tensor.unbind())
-    if tensor.layout is torch.sparse_coo:
-        return _not_finite_in(tensor.coalesce().values())
-    if tensor.layout is not torch.strided:
-        return _not_finite_in(tensor.values())
-    wide = tensor.float() if tensor.element_size() == 1 else tensor  # the small floats have no isfinite
-    return int(wide.numel() - torch.isfinite(wide).sum())
+    taken = take_apart(tensor)  # of a floating tensor, the other parts are whole numbers
+    values = [part for _, part in taken.parts] if taken.numbers is None else [taken.numbers.float()]
+    return sum(int(part.numel() - torch.isfinite(part).sum()) for part in values)

@@ -55,9 +55,11 @@ class TimeComparison(Record, frozen=True, kw_only=True):
 
 
 class TestComparison(Record, frozen=True, kw_only=True):
-    """One test against the baseline: three gates, one verdict, and the reasons for it.
+    """One test against the baseline: one verdict, and the reasons for it, each with the gate that gave it.
 
-    Where the person declared a measure of quality, that decides in place of equal outputs (``quality``).
+    Four gates can fail a test: outputs, quality, counters, time. Where the person declared measures of quality, these
+    decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare. ``outputs``
+    and ``time`` are ``None`` where they were not compared.
     """
 
     __test__ = False

@@ -68,7 +68,7 @@ class Run(Record, frozen=True, kw_only=True):
     ``waited_ns[i]`` is how long threads of this process waited for a core meanwhile, added up over threads, because
     other programs ran; empty where the operating system does not tell. ``same_result`` says whether the run's first
     step, in its warm-up, gave the result that the first step ever gave, within the tolerances; ``None`` where that was
-    not looked at.
+    not looked at, or where the run began with another batch.
     """
 
     started_at_unix_ns: int
@@ -130,9 +130,10 @@ class Measurement(Record, frozen=True, kw_only=True):
     least that a step can have taken had nothing else run on this machine. ``None`` where waiting is not known.
     ``start_state_digest`` covers the weights that the step started from, ``start_settings_digest`` everything else
     in ``state=`` (empty where it is not known). ``judge`` is how the test itself wants to be judged, ``None`` where
-    that is not known. ``repeated`` is the first step against itself from the same state, without any tolerance.
-    ``random_draws`` names the sources of random numbers that the first step drew from. ``quality`` is what was declared
-    to decide in place of equal outputs.
+    that is not known. ``repeated`` is all that is compared (see ``Scenario.check_steps``) against the same once more
+    from the same start, without any tolerance; ``None`` where the first batch was another one, which tells nothing
+    about the step. ``random_draws`` names the sources of random numbers that the first step drew from. ``quality`` is
+    what was declared to decide in place of equal outputs, measured on the first step's result alone.
     """
 
     test: TestIdentity

@@ -25,8 +25,9 @@ class OutputSample(Record, frozen=True, kw_only=True):
     """What stands for a leaf that is too large to be stored whole: some elements, and figures over all of them.
 
     Which elements were kept follows from ``elements`` and ``kept`` alone. ``sha256`` covers all elements in row-major
-    order. The norms are over the finite elements, in float64, and so are ``projections``, their sums with fixed
-    pseudo-random signs; ``None`` where float64 cannot hold them.
+    order as they are, ``values_sha256`` the same with zeros and NaN written in one way each, because -0.0 equals 0.0
+    and a NaN every NaN (empty where it was not taken). The norms are over the finite elements, in float64, and so are
+    ``projections``, their sums with fixed pseudo-random signs; ``None`` where float64 cannot hold them.
     """
 
     elements: int
@@ -37,6 +38,7 @@ class OutputSample(Record, frozen=True, kw_only=True):
     euclidean_norm: float | None
     largest_magnitude: float | None
     projections: tuple[float | None, ...] = ()
+    values_sha256: str = ""
 
 
 class OutputNode(Record, frozen=True, kw_only=True):
@@ -47,9 +49,10 @@ class OutputNode(Record, frozen=True, kw_only=True):
     the safetensors payload; a number, text or bytes has its ``value`` as text (numbers as ``repr``, bytes as hex).
 
     A tensor that safetensors has no type for is taken apart into ``parts`` and has no ``payload_key``; ``layout`` is
-    the recipe by which it was taken apart, ``None`` for plain dense memory, and ``facts`` are its attributes that have
-    to agree exactly (a quantized tensor's axis, say), as name and text. ``sample`` says that the payload holds only
-    some of the elements, as one row.
+    the recipe by which it was taken apart, ``None`` for plain dense memory. ``facts`` are attributes beside values and
+    keys, as name and text: a quantized tensor's axis, or what the registration of a container says about it
+    (``context``). They have to agree exactly, but for a sparse tensor's ``coalesced``, which is only told. ``sample``
+    says that the payload holds only some of the elements, as one row.
     """
 
     path: str
@@ -68,7 +71,11 @@ class OutputNode(Record, frozen=True, kw_only=True):
 
 
 class StoredOutputs(Record, frozen=True, kw_only=True):
-    """The first step's result: its structure, and the digest that names the payload in the store."""
+    """What is compared of a test: its structure, and the digest that names the payload in the store.
+
+    That is the first step's result; with several ``check_steps``, or with parameters to check, a mapping of the results
+    of all these steps and of the parameters.
+    """
 
     nodes: tuple[OutputNode, ...]
     leaf_count: int
@@ -114,8 +121,10 @@ class UsedTolerance(Record, frozen=True, kw_only=True):
 class OutputComparison(Record, frozen=True, kw_only=True):
     """Stored outputs against stored outputs.
 
-    ``note`` says why nothing could be compared, when it could not. ``tolerances`` are all that were used, whatever the
-    status. ``sampled`` are the paths of leaves of which only a sample, norms and a digest were compared.
+    ``note`` says why nothing could be compared, when it could not, and what else a person should know: patterns that
+    match no leaf, facts that differ without making results different, samples that are not the same ones.
+    ``tolerances`` are all that were used, whatever the status. ``sampled`` are the paths of leaves of which only a
+    sample, norms and a digest were compared.
     """
 
     status: OutputStatus

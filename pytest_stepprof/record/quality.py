@@ -21,7 +21,10 @@ class QualityValue(Record, frozen=True, kw_only=True):
 
 
 class QualityChange(Record, frozen=True, kw_only=True):
-    """One measure before and after. ``lost`` says that it became worse by more than the margin, or is not finite."""
+    """One measure before and after. ``lost`` says that it became worse by more than the margin, or is not finite.
+
+    ``not_finite`` is then the text of what it is now (``nan``).
+    """
 
     name: str
     before: float | None
@@ -29,3 +32,4 @@ class QualityChange(Record, frozen=True, kw_only=True):
     margin: float
     better: Better
     lost: bool
+    not_finite: str = ""

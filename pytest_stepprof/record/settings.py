@@ -36,7 +36,8 @@ class MeasureSettings(Record, frozen=True, kw_only=True):
 class PathTolerance(Record, frozen=True, kw_only=True):
     """Tolerances for the leaves whose path matches ``pattern``, in which ``*`` stands for any text.
 
-    ``None`` leaves that one as it is. Where several patterns match, the last one counts.
+    ``None`` leaves that one as it is. Where several patterns match, the last one that gives an ``rtol`` counts for it,
+    and the last one that gives an ``atol`` for that.
     """
 
     pattern: str

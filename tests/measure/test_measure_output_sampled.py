@@ -172,12 +172,54 @@ def test_a_whole_tensor_is_compared_with_a_sample_of_another(dtype: torch.dtype,
     assert _compare(*(pair if whole_first else pair[::-1])).status == "differ"
 
 
-def test_samples_of_other_sizes_are_equal_only_by_their_digest() -> None:
-    small, large = _sampled(ONES, 100), _sampled(ONES, 800)
-    assert _compare(small, large, 0, 0).status == "equal"
-    (mismatch,) = _compare(small, _sampled(ONES * 2, 800), 9.0, 9.0).mismatches
-    assert mismatch.message.startswith("of its 1000 elements 25 are stored before and 200 after")
-    assert "--stepprof-outputs-limit was another one" in mismatch.message
+SMALL, LARGE = 200, 3200  # bytes: 50 and 800 of the elements of a float32 tensor
+
+
+@pytest.mark.parametrize("dtype", [*KINDS, torch.float8_e4m3fn])
+@pytest.mark.parametrize("limits", [(SMALL, LARGE), (LARGE, SMALL), (2**20, SMALL), (SMALL, 2**20)])
+def test_another_limit_alone_is_no_difference(dtype: torch.dtype, limits: tuple[int, int]) -> None:
+    value = torch.arange(N).remainder(2).to(dtype)
+    before, after = (_sampled(value, limit * value.element_size() // 4) for limit in limits)
+    comparison = _compare(before, after, 0, 0)
+    assert (comparison.status, comparison.leaves_compared, comparison.sampled) == ("equal", 1, ("['x']",))
+    said = f"['x']: {limits[0] // 4} of 1000 elements are stored before and {limits[1] // 4} after, because"
+    assert comparison.note is None if max(limits) == 2**20 else str(comparison.note).startswith(said)
+
+
+def test_samples_of_other_sizes_are_equal_within_the_tolerance_although_their_digests_differ() -> None:
+    values = torch.randn(N, generator=torch.Generator().manual_seed(1))
+    comparison = _compare(_sampled(values, SMALL), _sampled(values * (1 + 5e-7), LARGE))
+    assert comparison.status == "equal"
+    assert "--stepprof-outputs-limit or the rest of the result was another one" in str(comparison.note)
+
+
+def test_a_change_in_the_part_that_samples_of_other_sizes_share_is_found_at_its_place() -> None:
+    both = sorted({*sample_positions(N, SMALL // 4).tolist()} & {*sample_positions(N, LARGE // 4).tolist()})
+    after = _with(ONES, both[3], 0.5)
+    value, whole = _compare(_sampled(ONES, SMALL), _sampled(after, LARGE)).mismatches
+    assert value.message.startswith(
+        f"of 1000 elements 50 are stored before and 800 after, {len(both)} of them on both sides: 1 of {len(both)} "
+    )
+    assert (value.worst_index, value.largest_absolute) == ((both[3],), 0.5)
+    assert whole.message.startswith("the whole of 1000 does not: ")
+
+
+@pytest.mark.parametrize(("number", "rtol", "atol"), [(3.0, None, None), (-1.0, None, None), (1.0000001, 0, 0)])
+def test_a_change_elsewhere_is_found_between_samples_of_other_sizes(
+    number: float, rtol: float | None, atol: float | None
+) -> None:
+    shared = {*sample_positions(N, SMALL // 4).tolist()} & {*sample_positions(N, LARGE // 4).tolist()}
+    after = _with(ONES, min({*range(N)} - shared), number)
+    (mismatch,) = _compare(_sampled(ONES, SMALL), _sampled(after, LARGE), rtol, atol).mismatches
+    assert mismatch.message.startswith(f"the sample of {len(shared)} elements agrees, but the whole of 1000 does not: ")
+
+
+def test_samples_that_share_no_element_are_compared_by_what_is_known_of_the_whole() -> None:
+    one, other = (_sampled(ONES, 4), _sampled(ONES, 8))
+    assert not {*sample_positions(N, 1).tolist()} & {*sample_positions(N, 2).tolist()}
+    assert _compare(one, other, 0, 0).status == "equal"
+    (mismatch,) = _compare(one, _sampled(ONES * 2, 8)).mismatches
+    assert mismatch.message.startswith("the whole of 1000 does not: ")
 
 
 def test_another_shape_is_said_and_samples_are_not_compared() -> None:
@@ -210,6 +252,77 @@ def test_one_large_change_is_found_wherever_it_is(position: int, dtype: torch.dt
     after = _with(before, position, 5000.0)
     comparison = _compare(_sampled(before), _sampled(after))
     assert {mismatch.path for mismatch in comparison.mismatches} == {"['x']"}
+
+
+HALF_FINITE = [(complex(NAN, 1), complex(NAN, 1e6)), (complex(1, NAN), complex(-7, NAN))]
+
+
+def test_the_finite_half_of_an_infinite_number_has_no_part_in_any_figure() -> None:
+    sides = [torch.ones(N, dtype=torch.complex64), torch.ones(N, dtype=torch.complex64)]
+    sides[0][_elsewhere()], sides[1][_elsewhere()] = complex(INF, 1), complex(INF, 1e6)
+    one, other = (_sampled(side).stored.nodes[1].sample for side in sides)
+    assert one is not None
+    assert other is not None
+    assert (one.projections, one.euclidean_norm) == (other.projections, other.euclidean_norm)
+    assert _compare(_sampled(sides[0]), _sampled(sides[1])).status == "equal"  # only the digests tell
+    assert _compare(_sampled(sides[0]), _sampled(sides[1]), 0, 0).status == "differ"
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize(("one", "other"), HALF_FINITE)
+def test_the_finite_half_of_a_complex_number_that_is_not_finite_counts_no_more_than_in_a_whole_tensor(
+    dtype: torch.dtype, one: complex, other: complex
+) -> None:
+    sides = [torch.ones(N, dtype=dtype), torch.ones(N, dtype=dtype)]
+    for place in (_elsewhere(), _inside()):
+        sides[0][place], sides[1][place] = one, other
+    for tolerances in ((None, None), (0, 0)):
+        whole = [_sampled(side, 2**20) for side in sides]
+        assert _compare(whole[0], whole[1], *tolerances).status == "equal"
+        assert _compare(_sampled(sides[0]), _sampled(sides[1]), *tolerances).status == "equal"
+
+
+def _nan_with_payload(dtype: torch.dtype) -> torch.Tensor:
+    """Give a NaN of the other sign and with a bit more than the usual one."""
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    return torch.tensor([NAN], dtype=dtype).view(integers).bitwise_xor(torch.iinfo(integers).min + 1).view(dtype)
+
+
+INEXACT = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", INEXACT)
+@pytest.mark.parametrize("place", [_elsewhere(), _inside()])
+def test_values_that_are_equal_are_so_without_any_tolerance_whatever_their_bits_are(
+    dtype: torch.dtype, place: int
+) -> None:
+    before, after = torch.zeros(N, dtype=dtype), torch.zeros(N, dtype=dtype)
+    after[place] = -0.0
+    before[1], after[1] = NAN, _nan_with_payload(dtype)[0]
+    sides = _sampled(before), _sampled(after)
+    assert sides[0].stored.nodes[1].sample != sides[1].stored.nodes[1].sample
+    assert _compare(*sides, 0, 0).status == "equal"
+    after[_elsewhere() + 1] = 1e-7
+    assert _compare(sides[0], _sampled(after), 0, 0).status == "differ"
+
+
+def test_parts_of_complex_numbers_are_equal_without_any_tolerance_whatever_their_bits_are() -> None:
+    before, after = torch.zeros(N, dtype=torch.complex64), torch.zeros(N, dtype=torch.complex64)
+    after[_elsewhere()] = complex(0.0, -0.0)
+    before[_inside()], after[_inside()] = complex(NAN, 1), complex(-NAN, 2)
+    assert _compare(_sampled(before), _sampled(after), 0, 0).status == "equal"
+    after[_elsewhere()] = complex(1, -0.0)
+    assert _compare(_sampled(before), _sampled(after), 0, 0).status == "differ"
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, -1]))
+def test_sums_that_float64_has_to_round_do_not_make_a_difference(seed: int, sign: int) -> None:
+    numbers = torch.Generator().manual_seed(seed)
+    before = sign * (1 + torch.rand(N, generator=numbers, dtype=torch.float64)) * 2**20
+    after = torch.nextafter(before, before * 2)
+    assert _compare(_sampled(before, 2**20), _sampled(after, 2**20), 0, 2**-32).status == "equal"
+    assert _compare(_sampled(before), _sampled(after), 0, 2**-32).status == "equal"
 
 
 def test_the_record_comes_back_from_json() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_stepprof.errors import OutputError
+from pytest_stepprof.measure.outputs import samples
 from pytest_stepprof.measure.outputs.samples import (
     MOST_KEPT,
     PROJECTIONS,
@@ -123,6 +125,7 @@ def test_a_sample_of_every_dtype(dtype: torch.dtype, contiguous: bool) -> None:
         "elements": 24,
         "kept": 7,
         "sha256": hashlib.sha256(content).hexdigest(),
+        "values_sha256": hashlib.sha256(content).hexdigest(),
         "not_finite": 0,
         "sum_of_magnitudes": pytest.approx(sum(sizes)),
         "euclidean_norm": pytest.approx(sum(size**2 for size in sizes) ** 0.5),
@@ -148,6 +151,42 @@ def _signs(number: int, count: int) -> list[int]:
     )
     bits = [byte >> place & 1 for byte in content for place in reversed(range(8))]
     return [1 - 2 * bit for bit in bits[:count]]
+
+
+# the first 130 signs of both projections, as they are in every stored baseline
+GOLDEN = [
+    "+-+------+++++-+--++++-+--+--++---++-------+-+--++++-----+-+++--+"
+    "+-++++---+-+-----+--++--+++++-+-----+++-+----+-+++-+++++-+++-+--+",
+    "-----------++-++++-+++-++----++-----++---+----+-+++++--+-+++++--+"
+    "--++--+-+-+-++++-+-++-+--+++++--+---+---++-+--++-+-+++-----++----",
+]
+
+
+@pytest.mark.parametrize("number", range(PROJECTIONS))
+def test_signs_are_those_of_every_stored_baseline(number: int) -> None:
+    found = []
+    for place in range(130):
+        alone = torch.zeros(130, dtype=torch.float64)
+        alone[place] = 1
+        found.append(sample_figures(alone).projections[number])
+    assert "".join("-" if sign == -1 else "+" for sign in found) == GOLDEN[number]
+
+
+@pytest.mark.parametrize("most", [1, 7, 63, 64, 65, 1000])
+@pytest.mark.parametrize("shape", [(997,), (31, 37), (3, 2, 177)])
+def test_figures_do_not_depend_on_how_much_is_read_at_a_time(
+    most: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = torch.Generator().manual_seed(5)
+    tensor = torch.randint(-1000, 1000, shape, generator=numbers).to(torch.float64)  # sums of these are exact
+    tensor.view(-1)[5] = -0.0
+    whole = sample_figures(tensor)
+    monkeypatch.setattr(samples, "row_major_pieces", partial(row_major_pieces, most=most))
+    in_pieces = sample_figures(tensor)
+    assert in_pieces.euclidean_norm == pytest.approx(whole.euclidean_norm, rel=1e-14)
+    assert msgspec.structs.replace(in_pieces, euclidean_norm=whole.euclidean_norm) == whole
+    assert whole.values_sha256 != whole.sha256
+    assert sample_figures(tensor + 0.0).values_sha256 == whole.values_sha256 == sample_figures(tensor + 0.0).sha256
 
 
 NAN, INF = float("nan"), float("inf")

@@ -85,8 +85,20 @@ def test_a_pattern_full_of_stars_ends() -> None:
         (
             (0.1, None),
             [_for("*", 0.3, 0.4), _for("['x']", atol=0.5)],
-            (0.1, 0.5),
-            "rtol as given, atol of pattern ['x']",
+            (0.3, 0.5),
+            "rtol of pattern *, atol of pattern ['x']",
+        ),
+        (
+            (None, None),
+            [_for("*", 0.7, 0.4), _for("['x']", 0.3)],
+            (0.3, 0.4),
+            "rtol of pattern ['x'], atol of pattern *",
+        ),
+        (
+            (None, None),
+            [_for("['x']", 0.3), _for("*", 0.7, 0.4), _for("['x']*", atol=0.5)],
+            (0.7, 0.5),
+            "rtol of pattern *, atol of pattern ['x']*",
         ),
         ((None, None), [_for("['x']", 0.3, 0.4), _for("['y']", 0.5, 0.6)], (0.3, 0.4), "pattern ['x']"),
         ((0.1, 0.2), [_for("['x']", 0.0, 0.0)], (0.0, 0.0), "pattern ['x']"),
@@ -100,6 +112,17 @@ def test_the_last_pattern_counts_and_what_it_leaves_open_comes_from_elsewhere(
 ) -> None:
     tolerance = LeafTolerances(*given_for_all, patterns).of("float32", "['x']")
     assert (tolerance.relative, tolerance.absolute, tolerance.source) == (*expected, source)
+
+
+def test_a_pattern_for_one_number_leaves_the_other_pattern_its_own() -> None:
+    before, after = {"x": torch.ones(3)}, {"x": torch.full((3,), 1.05)}
+    assert _compare(before, after, _for("*", rtol=0.1), _for("['x']", atol=1e-3)).status == "equal"
+
+
+def test_patterns_that_match_nothing_are_named_with_regard_to_case_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.normcase", str.lower)  # as on Windows
+    allowed = LeafTolerances(None, None, [_for("['LOSS']", rtol=0.5), _for("['loss']", rtol=0.5)])
+    assert allowed.unmatched(["['LOSS']"]) == ("['loss']",)
 
 
 def test_a_pattern_lets_one_leaf_differ_and_no_other() -> None:

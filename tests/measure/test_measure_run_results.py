@@ -1,15 +1,19 @@
 """Every run begins with the result that the first step gave, or it is said which one does not, and by how much."""
 
+from collections import Counter
 from typing import Any
 
+import msgspec
 import phase_bench
-import plain_measuring
 import pytest
+import safetensors.torch
 import torch
+from measuring import FEW_STEPS, codes, measured
 from phase_bench import READ_NS, STEP_NS, Loader
-from plain_measuring import codes, measured
 
-from pytest_stepprof.measure import run_results
+from pytest_stepprof.measure import checked_steps, run_results
+from pytest_stepprof.measure.outputs import payload
+from pytest_stepprof.measure.outputs.unchanged import KnownOutputs
 from pytest_stepprof.record.settings import JudgeSettings, PathTolerance
 
 bench = phase_bench.bench
@@ -111,6 +115,7 @@ def test_another_first_batch_is_said_instead(includes_read: bool, changes_batch:
             return (batch.clone() for batch in super().__iter__())
 
     taken = measured(step, batches=Fresh(others_from=5), includes_read=includes_read)
+    assert [run.same_result for run in taken.measurement.runs] == [None, None]  # nobody can tell
     (notice,) = notices_of(taken)
     assert notice.code == "another first batch"
     assert notice.message.startswith("runs 1, 2 of 2 began with another batch than the first step had")
@@ -133,6 +138,32 @@ class _Fresh:
         return (torch.zeros(2) for _ in range(50))
 
 
+def test_a_run_that_gives_the_same_bits_costs_no_figures_and_no_storing(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[str]()
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            calls[name] += 1
+            return function(*arguments, **more)
+
+        return call
+
+    monkeypatch.setattr(payload, "take_sample", counted("samples", payload.take_sample))
+    monkeypatch.setattr("safetensors.torch.save", counted("stores", safetensors.torch.save))
+    settings = msgspec.structs.replace(FEW_STEPS, outputs_limit_bytes=4000)
+    values = iter(range(1000))
+    large = torch.ones(10_000)
+    for changes, expected in ((False, (2, 2)), (True, (4, 4))):  # the first step and its repetition, then each run
+        calls.clear()
+
+        def step(changes: bool = changes) -> torch.Tensor:
+            return large + 1e-7 * next(values) if changes else large.clone()
+
+        taken = measured(step, settings=settings)
+        assert (calls["samples"], calls["stores"]) == expected
+        assert [run.same_result for run in taken.measurement.runs] == [True, True]
+
+
 def test_nothing_is_looked_at_when_no_result_is_needed() -> None:
     step = measured(lambda: 1.0, needs_output=False)
     assert [run.same_result for run in step.measurement.runs] == [None, None]
@@ -144,13 +175,13 @@ def test_the_first_steps_own_result_counts_where_several_are_compared(bench: Any
 
 
 def test_looking_takes_no_time_of_any_step(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def take_outputs(result: Any, **more: Any) -> Any:
-        bench.clock.advance(50_000_000)
-        assert bench.device.pending == 0
-        return plain_take(result, **more)
+    class Slow(KnownOutputs):
+        def are_those_of(self, result: object) -> bool:
+            bench.clock.advance(50_000_000)
+            assert bench.device.pending == 0
+            return super().are_those_of(result)
 
-    plain_take = run_results.take_outputs
-    monkeypatch.setattr(run_results, "take_outputs", take_outputs)
+    monkeypatch.setattr(run_results, "KnownOutputs", Slow)
     for run in bench.measure().measurement.runs:
         assert run.warmup_ns == (STEP_NS,) * 2
         assert run.samples_ns == (STEP_NS,) * 3
@@ -158,15 +189,20 @@ def test_looking_takes_no_time_of_any_step(bench: Any, monkeypatch: pytest.Monke
 
 
 def test_the_plan_counts_what_looking_takes(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain_take = run_results.take_outputs
+    plain_take = checked_steps.take_outputs
 
     def take_outputs(result: Any, **more: Any) -> Any:
         bench.clock.advance(50_000_000)
         return plain_take(result, **more)
 
+    class Slow(KnownOutputs):
+        def are_those_of(self, result: object) -> bool:
+            bench.clock.advance(50_000_000)
+            return super().are_those_of(result)
+
     plain = bench.measure(batches=Loader(bench, prefetch_ns=0)).measurement.plan.planned_s
-    for module in ("run_results", "checked_steps"):
-        monkeypatch.setattr(f"pytest_stepprof.measure.{module}.take_outputs", take_outputs)
+    monkeypatch.setattr(checked_steps, "take_outputs", take_outputs)
+    monkeypatch.setattr(run_results, "KnownOutputs", Slow)
     measurement = bench.measure(batches=Loader(bench, prefetch_ns=0)).measurement
     assert measurement.plan.planned_s == pytest.approx(measurement.wall_clock_s, rel=1e-9)
     assert measurement.plan.planned_s > plain
@@ -184,5 +220,5 @@ def test_two_real_training_runs_from_a_restored_state_begin_with_the_same_result
         optimizer.step()
         return loss
 
-    taken = plain_measuring.measured(step, state=(model, optimizer), batches=[torch.randn(8, 4)])
+    taken = measured(step, state=(model, optimizer), batches=[torch.randn(8, 4)])
     assert [run.same_result for run in taken.measurement.runs] == [True, True]

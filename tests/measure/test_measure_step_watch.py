@@ -7,7 +7,7 @@ import numpy as np
 import phase_bench
 import pytest
 import torch
-from plain_measuring import codes, measured
+from measuring import codes, measured
 
 from pytest_stepprof.measure.step_watch import of_not_finite
 
@@ -113,7 +113,7 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_what_is_not_finite_is_said_with_place_and_count(result: Any, places: str) -> None:
     (notice,) = of_not_finite(result)
-    assert notice.message == f"the first step's result is not finite: {places}"
+    assert notice.message == f"the result that is compared is not finite: {places}"
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 import torch
 
 from pytest_stepprof.errors import OutputError
+from pytest_stepprof.measure.outputs.collector import collector_waiting
 from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values
 from pytest_stepprof.measure.outputs.loading import LoadedOutputs, Tree
 from pytest_stepprof.measure.outputs.parts_comparison import (
-    TakenApart,
+    LeafParts,
     compare_parts,
     facts_for_information,
     small_floats,
 )
-from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS
-from pytest_stepprof.measure.outputs.sampled_comparison import OneSide, compare_sampled
+from pytest_stepprof.measure.outputs.recipes import ATTRIBUTE, REAL_PAIRS
+from pytest_stepprof.measure.outputs.sampled_comparison import OneSide, compare_sampled, other_samples
 from pytest_stepprof.measure.outputs.tolerances import EXACT, TOLERANCES, LeafTolerances, Tolerance, UsedTolerances
 from pytest_stepprof.record.outputs import MismatchKind, OutputComparison, OutputMismatch, OutputNode, StoredOutputs
 from pytest_stepprof.record.settings import PathTolerance
@@ -47,6 +48,13 @@ def compare_outputs(
     UsageError for a negative tolerance.
     """
     allowed = LeafTolerances(rtol, atol, tolerances)
+    with collector_waiting():
+        return _compare(before, before_payload, after, after_payload, allowed)
+
+
+def _compare(
+    before: StoredOutputs, before_payload: bytes, after: StoredOutputs, after_payload: bytes, allowed: LeafTolerances
+) -> OutputComparison:
     one, other = LoadedOutputs(before, before_payload, "before"), LoadedOutputs(after, after_payload, "after")
     comparison = _Comparison(one, other, allowed)
     comparison.compare_all()
@@ -133,17 +141,30 @@ class _Comparison:
             self._say(one, "layout", f"{_layout(one)} before, {_layout(other)} after")
         if one.device_kind and other.device_kind and one.device_kind != other.device_kind:
             self._say(one, "device", f"on {one.device_kind} before, on {other.device_kind} after")
+        self._compare_attributes(one, other)
         if (one.shape, one.dtype, one.layout) == (other.shape, other.dtype, other.layout):
             tolerance = self.allowed.of(_dtype(one), one.path)
             self._add(tolerance, self._tensor_values(one, other, tolerance))
+
+    def _compare_attributes(self, one: OutputNode, other: OutputNode) -> None:
+        if one.facts == other.facts:
+            return
+        before, after = (
+            {name: text for name, text in node.facts if name.startswith(ATTRIBUTE)} for node in (one, other)
+        )
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name) != after.get(name):
+                texts = before.get(name, "absent"), after.get(name, "absent")
+                self._say(one, "structure", f"{name}: {texts[0]} before, {texts[1]} after")
 
     def _tensor_values(self, one: OutputNode, other: OutputNode, tolerance: Tolerance) -> LeafComparison:
         if one.sample is not None or other.sample is not None:
             self.sampled.append(one.path)
             sides = OneSide(one, _plain_values(self.before, one)), OneSide(other, _plain_values(self.after, other))
+            self.notes += [f"{one.path or 'the result'}: {text}" for text in other_samples(one, other)]
             return compare_sampled(*sides, tolerance)
         if one.layout is not None:
-            before, after = TakenApart(one, self.before.parts(one)), TakenApart(other, self.after.parts(other))
+            before, after = LeafParts(one, self.before.parts(one)), LeafParts(other, self.after.parts(other))
             self.notes += [f"{one.path or 'the result'}: {fact}" for fact in facts_for_information(one, other)]
             return compare_parts(before, after, tolerance)
         return compare_values(self.before.values(one), self.after.values(other), Where(one.path), tolerance)
@@ -152,7 +173,12 @@ class _Comparison:
         if one.type_name != other.type_name:
             self._say(one, "dtype", f"a {one.type_name} before, a {other.type_name} after")
             return
-        before, after = _number(one, "before"), _number(other, "after")
+        before = _number(one, "before")
+        if one.value == other.value and type(before) is float and one.type_name == "float" and math.isfinite(before):
+            same = LeafComparison((), 0.0, 0.0 if before else None)  # as most are, of which there may be very many
+            self._add(self.allowed.of("float64", one.path), same)
+            return
+        after = _number(other, "after")
         if isinstance(before, int) or isinstance(after, int):
             self._add(EXACT, _compare_exact_numbers(one, before, after))
             return

@@ -1,6 +1,7 @@
 """A step's result as the test gets it: the same structure, and no memory that a later step could write into."""
 
 import copy
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 
 from pytest_stepprof.measure.attributes import attribute_names
 from pytest_stepprof.measure.containers import Opened, open_container
+
+_FIXED = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 def independent_copy(result: Any) -> Any:
@@ -28,6 +31,8 @@ class _Copying:
         self._known: dict[int, tuple[Any, Any]] = {}  # holds the originals as well, so that no id is used twice
 
     def copy(self, value: Any) -> Any:
+        if type(value) in _FIXED:
+            return value
         known = self._known.get(id(value))
         if known is None:
             known = self._known[id(value)] = (value, self._fresh(value))
@@ -40,6 +45,8 @@ class _Copying:
             return value.copy()
         if isinstance(value, memoryview):
             return memoryview(bytearray(value))
+        if type(value) is list:
+            return [self.copy(item) for item in value]
         opened = open_container(value)
         if opened is None:
             return value
@@ -72,16 +79,21 @@ class _Copying:
             twin: Any = copy.copy(value)
             for key, item in items.items():
                 twin[key] = item
-            attributes = getattr(value, "__dict__", {}) if isinstance(value, dict) else {}
-            for name, item in attributes.items():
-                vars(twin)[name] = self.copy(item)
+            self._attributes_beside(value, twin)
             return twin
         return items
+
+    def _attributes_beside(self, value: Any, twin: Any) -> None:
+        """Copy what a subclass of dict, list, tuple or deque has beside its items; others have the items there."""
+        if isinstance(value, dict | list | tuple | deque):
+            for name, item in getattr(value, "__dict__", {}).items():
+                vars(twin)[name] = self.copy(item)
 
     def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         items = [self.copy(item) for item in value]
         with suppress(Exception):
             twin: tuple[Any, ...] = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            self._attributes_beside(value, twin)
             return twin
         return tuple(items)
 
@@ -91,6 +103,7 @@ class _Copying:
             twin = copy.copy(value)
             for index, item in enumerate(items):
                 twin[index] = item
+            self._attributes_beside(value, twin)
             return twin
         return items
 

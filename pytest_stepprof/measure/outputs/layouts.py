@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pytest_stepprof.measure.sparse_parts import COMPRESSED_PARTS
 from pytest_stepprof.measure.tensor_bytes import dtype_name
 from pytest_stepprof.record.outputs import OutputNode
 
@@ -162,7 +163,7 @@ def _words(names: Mapping[str, object] | set[str]) -> str:
 
 
 _NO_INDEX = torch.zeros(0, dtype=torch.int64)
-_ROWS, _COLUMNS = ("crow_indices", "col_indices"), ("ccol_indices", "row_indices")
+_ROWS, _COLUMNS = (COMPRESSED_PARTS[layout][:2] for layout in (torch.sparse_csr, torch.sparse_csc))
 
 
 def _of_compressed(names: tuple[str, str], *, blocks: bool) -> Layout:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +12,12 @@ from pytest_stepprof.measure.outputs.tolerances import EXACT, Tolerance, larger
 from pytest_stepprof.record.outputs import OutputMismatch
 
 _BLOCK_ELEMENTS = 2**20  # a comparison needs some ten float64 arrays of this size, however large the leaf is
+_QUICK = frozenset({torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32})
 
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-@dataclass(frozen=True)
-class LeafComparison:
+class LeafComparison(NamedTuple):
     """What is wrong with a leaf, and how far apart its two sides are at most, within the tolerance or not.
 
     The largest differences are over the elements that are finite on both sides (the relative one over those that were
@@ -49,17 +49,30 @@ class Where:
 def compare_values(before: torch.Tensor, after: torch.Tensor, where: Where, tolerance: Tolerance) -> LeafComparison:
     """Compare two dense CPU tensors of one dtype and shape, element by element.
 
-    First where NaN, +inf and -inf stand (kind ``not finite``), then, by ``tolerance``, the elements that are finite
-    on both sides (kind ``value``). Integers and booleans are compared exactly. The largest differences in a mismatch
-    are those of the elements beyond the tolerance, the relative one over those that were not zero before, in float64.
+    First where NaN, +inf and -inf stand (kind ``not finite``; a complex number with an infinite part and no NaN has to
+    be the same in both of its parts), then, by ``tolerance``, the elements that are finite on both sides (kind
+    ``value``). Integers and booleans are compared exactly. The largest differences in a mismatch are those of the
+    elements beyond the tolerance, the relative one over those that were not zero before, in float64.
     """
     exact = not (before.is_floating_point() or before.is_complex())
+    largest = _largest_of_same(before, after) if before.dtype in _QUICK else None
+    if largest is not None:
+        return LeafComparison((), 0.0, 0.0 if largest > 0 else None)
     tally = _Tally(elements=before.numel())
     for start, one, other in _blocks(before, after):
         tally.add(start, _exact_block(one, other) if exact else _inexact_block(one, other, tolerance))
     report = _Report(tally, where, EXACT if exact and not tolerance.is_exact else tolerance, tuple(before.shape))
     found = ([report.not_finite()] if tally.moved else []) + ([report.value()] if tally.beyond else [])
     return LeafComparison(tuple(found), _finite(tally.largest_absolute), tally.largest_relative)
+
+
+def _largest_of_same(before: torch.Tensor, after: torch.Tensor) -> float | None:
+    """Give the largest magnitude in two tensors that are equal and finite, as most are; ``None`` for all others."""
+    if not before.numel() or not torch.equal(before, after):
+        return None
+    low, high = torch.aminmax(before)
+    largest = max(-low.item(), high.item())
+    return largest if math.isfinite(largest) else None
 
 
 def index_in(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,10 +140,15 @@ def _inexact_block(one: torch.Tensor, other: torch.Tensor, tolerance: Tolerance)
     before, after = wide(one), wide(other)
     both_finite = np.isfinite(before) & np.isfinite(after)
     moved = ~both_finite & ~_same_not_finite(before, after)
+    if np.iscomplexobj(before):  # beside an infinite part, a finite one still counts; beside NaN, nothing does
+        moved |= ~both_finite & ~np.isnan(before) & ~np.isnan(after) & (before != after)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         difference = np.abs(after - before)
         size = np.abs(before)
-        beyond = both_finite & ~(difference <= tolerance.absolute + tolerance.relative * size)
+        allowed = tolerance.absolute + np.abs(
+            tolerance.relative * before
+        )  # a complex number's size may be beyond float64
+        beyond = both_finite & ~(difference <= allowed)
         relative = np.where(size > 0, difference / size, np.nan)
     return _Block(before, after, both_finite, moved, beyond, difference, relative)
 
@@ -183,7 +201,8 @@ class _Report:
         index = self._index(self.tally.worst_at)
         absolute, relative = _finite(float(self.tally.worst)), self.tally.worst_relative
         largest = "beyond float64" if absolute is None else f"{absolute:.6g}"
-        ratio = "has no value (zero before)" if relative is None else f"{relative:.6g}"
+        without = "is beyond float64" if absolute is None else "has no value (zero before)"
+        ratio = without if relative is None else f"{relative:.6g}"
         sentence = (
             f"{self.tally.beyond} of {self.tally.elements} elements differ by more than "
             f"rtol {self.tolerance.relative:g}, atol {self.tolerance.absolute:g}; "

@@ -1,6 +1,9 @@
 """One leaf of a step's result at a time: described, its values planned for the payload, or refused with a way out."""
 
+import datetime
+import numbers
 import types
+import uuid
 from collections.abc import Iterator, MappingView
 from pathlib import PurePath
 
@@ -8,14 +11,20 @@ import numpy as np
 import torch
 
 from pytest_stepprof.errors import OutputError
+from pytest_stepprof.measure.attributes import public_attributes
 from pytest_stepprof.measure.outputs.payload import Payload
-from pytest_stepprof.measure.outputs.recipes import REAL_PAIRS, STORED_DTYPES, TakenApart, stored_dtype, take_apart
-from pytest_stepprof.measure.plain_text import plain_number, plain_word, type_name
+from pytest_stepprof.measure.outputs.recipes import (
+    ATTRIBUTE,
+    STORED_DTYPES,
+    Facts,
+    TakenApart,
+    stored_dtype,
+    take_apart,
+)
+from pytest_stepprof.measure.plain_text import plain_number, plain_word, shortened, type_name
 from pytest_stepprof.record.outputs import OutputNode, OutputPart
 
-__all__ = ["ACCEPTED", "REAL_PAIRS", "Leaves", "refusal"]
-
-ACCEPTED = (
+_ACCEPTED = (
     "stepprof compares tensors, NumPy arrays, numbers, text, enums, bytes and None, inside tuples, named tuples, "
     "lists, deques, mappings, dataclasses, attrs classes, simple namespaces and what is registered with torch's pytree"
 )
@@ -34,7 +43,14 @@ _ADVICE = (
     ((range, MappingView), "Return list(...) of it"),
     ((PurePath,), "A path differs from machine to machine: return what matters of it as text"),
     ((memoryview,), "Only rows of bytes are stored as they are: return numpy.asarray(...) of it"),
-    ((np.ndarray, np.generic), "Return it as a plain array of numbers, without mask, names or objects"),
+    ((np.ndarray,), "Return it as a plain array of numbers, without mask, names or objects"),
+    ((np.datetime64, np.timedelta64), "Return it as text, str(...), or as a number, x.astype('int64')"),
+    ((np.generic,), "Return it as a number that Python has, float(...), if that is exact enough, or as text, str(...)"),
+    ((numbers.Number,), "Return float(...), if that is exact enough, or str(...) of it"),
+    (
+        (datetime.date, datetime.time, datetime.timedelta, uuid.UUID),
+        "Return str(...) of it, if it is the same each time",
+    ),
 )
 
 
@@ -56,7 +72,7 @@ class Leaves:
         if isinstance(value, bytes | bytearray | memoryview):
             return self._bytes(value, path)
         word = plain_word(value)
-        return self._number(value, path) if word is None else self._text(value, word, path)
+        return self.number(value, path) if word is None else self._text(value, word, path)
 
     def _tensor(self, tensor: torch.Tensor, path: str) -> OutputNode:
         taken = self._take_apart(tensor, path)
@@ -73,7 +89,7 @@ class Leaves:
             payload_key=self.payload.add(taken.parts[0][1], path) if dense else None,
             layout=taken.layout,
             parts=() if dense else tuple(self._part(name, part, path, taken) for name, part in taken.parts),
-            facts=taken.facts,
+            facts=(*taken.facts, *_attributes(tensor, path)),
         )
 
     def _take_apart(self, tensor: torch.Tensor, path: str) -> TakenApart:
@@ -121,14 +137,20 @@ class Leaves:
             size_bytes = len(word.encode("utf-8"))
         except UnicodeEncodeError as error:
             raise OutputError(
-                f"The step's result{path} is text with a lone surrogate at position {error.start}, which no file can "
-                "hold. Return it encoded: text.encode('utf-8', 'surrogatepass')."
+                f"The step's result{shortened(path)} is text with a lone surrogate at position {error.start}, which no "
+                "file can hold. Return it encoded: text.encode('utf-8', 'surrogatepass')."
             ) from error
         self.payload.count_words(size_bytes, path, "text")
         return OutputNode(path=path, kind="text", type_name=type_name(value), value=word)
 
-    def _number(self, value: object, path: str) -> OutputNode:
+    def number(self, value: object, path: str) -> OutputNode:
+        """Describe a number. Raises OutputError for anything else."""
         text = plain_number(value)
+        if text is None and isinstance(value, int):
+            raise OutputError(
+                f"The step's result{shortened(path)} is of type int and has more digits than Python is willing to "
+                "write (sys.get_int_max_str_digits()). Return hex(...) of it."
+            )
         if text is None:
             raise refusal(value, path)
         self.payload.count_words(len(text), path, "a number")
@@ -137,12 +159,34 @@ class Leaves:
         return OutputNode(path=path, kind="number", type_name=name, value=text)
 
 
+def _attributes(tensor: torch.Tensor, path: str) -> Facts:
+    """Give what a class of the user's own has beside its elements, as text."""
+    if type(tensor).__module__.partition(".")[0] == "torch":
+        return ()
+    facts = []
+    for name, item in public_attributes(tensor).items():
+        text = _attribute_text(item)
+        if text is None:
+            raise refusal(tensor, path, f"Its attribute {name} is of type {type_name(item)}: return it beside a tensor")
+        facts.append((f"{ATTRIBUTE}{name}", text))
+    return tuple(facts)
+
+
+def _attribute_text(item: object) -> str | None:
+    if isinstance(item, tuple | list):
+        texts = [_attribute_text(one) for one in item]
+        return None if None in texts else f"({', '.join(str(text) for text in texts)})"
+    word = plain_word(item)
+    return plain_number(item) if word is None else word
+
+
 def refusal(value: object, path: str, advice: str = "") -> OutputError:
     """Build the error for something in the result that cannot be stored."""
     if not advice:
         advice = next((text for kinds, text in _ADVICE if isinstance(value, kinds)), _DEFAULT_ADVICE)
     return OutputError(
-        f"The step's result{path} is of type {type_name(value)}, which cannot be compared. {ACCEPTED}. {advice}."
+        f"The step's result{shortened(path)} is of type {type_name(value)}, which cannot be compared. {_ACCEPTED}. "
+        f"{advice}."
     )
 
 

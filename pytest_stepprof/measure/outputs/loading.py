@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -20,8 +20,7 @@ _MOST_DIMENSIONS = 64  # of torch's own operations
 _NEWER = "it was written by a newer stepprof, or is damaged: update pytest-stepprof, or store this baseline again"
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(NamedTuple):
     """A place in the result with what lies inside it, by key."""
 
     node: OutputNode
@@ -114,8 +113,11 @@ def _tree(nodes: tuple[OutputNode, ...], side: str) -> Tree:
             raise OutputError(f"The stored record of {node.path or 'the result'} ({side}) is wrong: {fault}.")
         if len(node.keys) > len(grown):
             raise OutputError(f"The stored structure ({side}) ends too early: store this baseline again.")
+        if not node.keys:
+            grown.append(Tree(node, {}, 1))
+            continue
         children = {key: grown.pop() for key in node.keys}
-        height = 1 + max((child.height for child in children.values()), default=0)
+        height = 1 + max([child.height for child in children.values()])
         if height > _DEEPEST:
             raise OutputError(
                 f"The stored structure ({side}) is more than {_DEEPEST} containers deep, which stepprof never stores: "

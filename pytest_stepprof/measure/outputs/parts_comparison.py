@@ -8,7 +8,9 @@ import torch
 
 from pytest_stepprof.measure.outputs.layouts import LAYOUTS, Layout, Parts
 from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values, index_in
+from pytest_stepprof.measure.outputs.recipes import ATTRIBUTE
 from pytest_stepprof.measure.outputs.tolerances import EIGHT_BIT_TOLERANCES, Tolerance
+from pytest_stepprof.measure.sparse_parts import COMPRESSED_PARTS
 from pytest_stepprof.measure.tensor_bytes import dtype_name
 from pytest_stepprof.record.outputs import MismatchKind, OutputMismatch, OutputNode
 
@@ -18,14 +20,14 @@ _EXACT_PART = Tolerance(0.0, 0.0, "exact part")
 
 
 @dataclass(frozen=True)
-class TakenApart:
+class LeafParts:
     """A tensor's node and its parts by name, which have been checked to belong together."""
 
     node: OutputNode
     parts: Parts
 
 
-def compare_parts(before: TakenApart, after: TakenApart, tolerance: Tolerance) -> LeafComparison:
+def compare_parts(before: LeafParts, after: LeafParts, tolerance: Tolerance) -> LeafComparison:
     """Compare two tensors of one layout, shape and dtype, part by part.
 
     Facts, indices, offsets, quantized integers and their scales have to be the same; values (and small floats, as
@@ -66,7 +68,7 @@ def small_floats(bits: torch.Tensor, dtype: str) -> torch.Tensor:
 
 def _differing_facts(before: OutputNode, after: OutputNode) -> list[tuple[str, str, str]]:
     one, other = dict(before.facts), dict(after.facts)
-    names = dict.fromkeys((*one, *other))
+    names = [name for name in dict.fromkeys((*one, *other)) if not name.startswith(ATTRIBUTE)]
     pairs = [(name, one.get(name, "absent"), other.get(name, "absent")) for name in names]
     return [(name, old, new) for name, old, new in pairs if old != new]
 
@@ -80,7 +82,7 @@ def _compare_facts(before: OutputNode, after: OutputNode) -> tuple[OutputMismatc
 
 
 def _sizes(
-    layout: Layout, before: TakenApart, after: TakenApart, facts: tuple[OutputMismatch, ...]
+    layout: Layout, before: LeafParts, after: LeafParts, facts: tuple[OutputMismatch, ...]
 ) -> tuple[OutputMismatch, ...] | None:
     """Say that the parts cannot be laid beside each other, in the person's words; ``None`` when they can."""
     one, other = _shapes(before.parts), _shapes(after.parts)
@@ -99,7 +101,7 @@ def _sizes(
 
 
 def _compare_part(
-    before: TakenApart, after: TakenApart, name: str, tolerance: Tolerance, *, only_places: bool = False
+    before: LeafParts, after: LeafParts, name: str, tolerance: Tolerance, *, only_places: bool = False
 ) -> LeafComparison:
     one, other = before.parts[name], after.parts[name]
     if one.dtype != other.dtype:
@@ -118,19 +120,20 @@ def _without_values(found: LeafComparison) -> LeafComparison:
     return LeafComparison((*found.mismatches[:-1], msgspec.structs.replace(last, message=message)))
 
 
-def _value_names(layout: Layout, leaf: TakenApart) -> tuple[str, ...]:
+def _value_names(layout: Layout, leaf: LeafParts) -> tuple[str, ...]:
     if leaf.node.layout == "nested":
         return tuple(str(number) for number in range(len(leaf.parts)))
     return () if layout.values is None else (layout.values,)
 
 
-def _index_in_leaf(leaf: TakenApart, name: str) -> Callable[[int], tuple[int, ...]] | None:
+def _index_in_leaf(leaf: LeafParts, name: str) -> Callable[[int], tuple[int, ...]] | None:
     """Lead from a place among a sparse tensor's stored values to the place in the tensor, where that is simple."""
     if name != "values" or leaf.node.layout not in ("sparse_coo", "sparse_csr", "sparse_csc"):
         return None
     values, coo = leaf.parts["values"], leaf.parts.get("indices")
     by_rows = leaf.node.layout == "sparse_csr"
-    offsets = leaf.parts.get("crow_indices" if by_rows else "ccol_indices")
+    pointers, others, _ = COMPRESSED_PARTS[torch.sparse_csr if by_rows else torch.sparse_csc]
+    offsets = leaf.parts.get(pointers)
     if offsets is not None and offsets.dim() > 1:
         return None
 
@@ -140,7 +143,7 @@ def _index_in_leaf(leaf: TakenApart, name: str) -> Callable[[int], tuple[int, ..
             return (*(int(part) for part in coo[:, stored]), *inside)
         assert offsets is not None
         compressed = int(torch.searchsorted(offsets, stored, right=True)) - 1
-        plain = int(leaf.parts["col_indices" if by_rows else "row_indices"][stored])
+        plain = int(leaf.parts[others][stored])
         return (compressed, plain, *inside) if by_rows else (plain, compressed, *inside)
 
     return index

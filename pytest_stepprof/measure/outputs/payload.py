@@ -9,7 +9,8 @@ import safetensors.torch
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.outputs.samples import equal_share, kept_elements, take_sample
+from pytest_stepprof.measure.outputs.samples import digest_elements, equal_share, kept_elements, take_sample
+from pytest_stepprof.measure.plain_text import shortened
 from pytest_stepprof.record.outputs import OutputSample
 
 LIMIT_OPTION = "--stepprof-outputs-limit"
@@ -30,8 +31,12 @@ class _Entry:
         return math.prod(self.source.shape)
 
     @property
+    def item_bytes(self) -> int:
+        return int(self.source.dtype.itemsize)
+
+    @property
     def size_bytes(self) -> int:
-        return self.elements * self.source.dtype.itemsize
+        return self.elements * self.item_bytes
 
 
 class Payload:
@@ -84,12 +89,16 @@ class Payload:
         samples: dict[str, OutputSample] = {}
         storages: set[int] = set()
         for key, entry in self._entries.items():
-            kept = entry.elements if entry.whole else kept_elements(entry.elements, _item_bytes(entry), share_bytes)
+            kept = entry.elements if entry.whole else kept_elements(entry.elements, entry.item_bytes, share_bytes)
             if kept < entry.elements:
                 tensors[key], samples[key] = _sampled(entry, kept)
             else:
                 tensors[key] = _contiguous(_as_tensor(entry.source), storages)
         return (safetensors.torch.save(tensors) if tensors else b""), samples
+
+    def digests(self) -> dict[str, str]:
+        """Give by key the sha256 of each tensor's bytes in row-major order; nothing is copied but from a device."""
+        return {key: digest_elements(_as_tensor(entry.source)) for key, entry in self._entries.items()}
 
     def _share_bytes(self) -> int:
         whole = [entry for entry in self._entries.values() if entry.whole]
@@ -107,13 +116,9 @@ class Payload:
 
     def _too_large(self, path: str, found: str, instead: str) -> OutputError:
         return OutputError(
-            f"The step's result{path} {found}, but one test may store {self.limit_bytes} bytes of its result. Return "
-            f"{instead}, or raise {LIMIT_OPTION}."
+            f"The step's result{shortened(path)} {found}, but one test may store {self.limit_bytes} bytes of its "
+            f"result. Return {instead}, or raise {LIMIT_OPTION}."
         )
-
-
-def _item_bytes(entry: _Entry) -> int:
-    return int(entry.source.dtype.itemsize)
 
 
 def _memory(source: Values) -> object:

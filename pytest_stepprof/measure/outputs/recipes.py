@@ -12,9 +12,11 @@ from torch.nn.parameter import is_lazy
 
 from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.plain_text import type_name
+from pytest_stepprof.measure.sparse_parts import BLOCKED, COMPRESSED_PARTS, compressed_parts
 from pytest_stepprof.measure.tensor_bytes import dtype_name
 
 REAL_PAIRS = " as real pairs"  # how the payload holds complex values, for which safetensors has no type
+ATTRIBUTE = "attribute "  # begins the name of a fact that is an attribute of a tensor's subclass
 STORED_DTYPES = frozenset(
     {
         torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
@@ -23,18 +25,9 @@ STORED_DTYPES = frozenset(
     }
 )  # fmt: skip
 _QUANTIZED_DTYPES = frozenset({torch.qint8, torch.quint8, torch.qint32})
-# layout -> name of the compressed dimension's pointers, of the other dimension's indices, and how to get them
-_COMPRESSED: dict[torch.layout, tuple[str, tuple[str, str]]] = {
-    torch.sparse_csr: ("sparse_csr", ("crow_indices", "col_indices")),
-    torch.sparse_csc: ("sparse_csc", ("ccol_indices", "row_indices")),
-    torch.sparse_bsr: ("sparse_bsr", ("crow_indices", "col_indices")),
-    torch.sparse_bsc: ("sparse_bsc", ("ccol_indices", "row_indices")),
-}
-
-
 _OTHER_DTYPE = "Return it in another dtype, for instance t.float()"
 
-Parts = tuple[tuple[str, torch.Tensor], ...]
+NamedParts = tuple[tuple[str, torch.Tensor], ...]
 Facts = tuple[tuple[str, str], ...]
 
 
@@ -50,7 +43,7 @@ class TakenApart:
     layout: str | None
     shape: tuple[int, ...]
     dtype: str
-    parts: Parts
+    parts: NamedParts
     facts: Facts = ()
     numbers: torch.Tensor | None = None
 
@@ -94,7 +87,7 @@ def _recipe(tensor: torch.Tensor) -> Callable[[torch.Tensor], TakenApart]:
         return _nested
     if tensor.layout is torch.sparse_coo:
         return _coordinates
-    if tensor.layout in _COMPRESSED:
+    if tensor.layout in COMPRESSED_PARTS:
         return _compressed
     if tensor.layout is not torch.strided:
         raise OutputError(f"{_found(tensor)}: return t.to_dense()")
@@ -137,7 +130,7 @@ def _quantized(tensor: torch.Tensor) -> TakenApart:
     if tensor.dtype not in _QUANTIZED_DTYPES:
         raise OutputError(f"{_found(tensor)}, which packs several numbers into a byte: return t.dequantize()")
     plain = tensor.detach()
-    parts: Parts = (("integers", plain.int_repr()),)
+    parts: NamedParts = (("integers", plain.int_repr()),)
     if plain.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
         layout = "quantized per tensor"
         facts: Facts = (("scale", repr(plain.q_scale())), ("zero_point", repr(plain.q_zero_point())))
@@ -161,13 +154,13 @@ def _coordinates(tensor: torch.Tensor) -> TakenApart:
 
 
 def _compressed(tensor: torch.Tensor) -> TakenApart:
-    layout, (pointers, indices) = _COMPRESSED[tensor.layout]
+    layout = str(tensor.layout).removeprefix("torch.")
     plain = tensor.detach()
+    parts = tuple(compressed_parts(plain).items())
     values = plain.values()
-    parts = ((pointers, getattr(plain, pointers)()), (indices, getattr(plain, indices)()), ("values", values))
     first_of_block = values.dim() - 2 - tensor.dense_dim()
     block_size = tuple(values.shape[first_of_block : first_of_block + 2])
-    facts = (("block_size", str(block_size)),) if layout in ("sparse_bsr", "sparse_bsc") else ()
+    facts = (("block_size", str(block_size)),) if tensor.layout in BLOCKED else ()
     return _of_parts(layout, tuple(tensor.shape), tensor.dtype, parts, facts)
 
 
@@ -176,7 +169,7 @@ def _jagged(tensor: torch.Tensor) -> TakenApart:
     shape = tuple(-1 if type(size) is torch.SymInt else int(size) for size in plain.shape)
     lengths = plain.lengths()
     values, offsets = _without_gaps(plain.values(), plain.offsets(), lengths, shape.index(-1) - 1)
-    parts: Parts = (("values", values), ("offsets", offsets))
+    parts: NamedParts = (("values", values), ("offsets", offsets))
     if lengths is not None:
         parts += (("lengths", lengths),)
     return _of_parts("jagged", shape, tensor.dtype, parts)
@@ -212,7 +205,7 @@ def _of_parts(
     layout: str,
     shape: tuple[int, ...],
     dtype: torch.dtype,
-    parts: Parts,
+    parts: NamedParts,
     facts: Facts = (),
 ) -> TakenApart:
     return TakenApart(layout=layout, shape=shape, dtype=stored_dtype(dtype), parts=parts, facts=facts)

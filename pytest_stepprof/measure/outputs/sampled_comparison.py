@@ -1,18 +1,22 @@
 """Two leaves of which at least one was too large to be stored whole: elements, counts, norms and digests."""
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import torch
 
-from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values, index_in
-from pytest_stepprof.measure.outputs.samples import sample_positions, take_sample
+from pytest_stepprof.measure.outputs.samples import elements_at, sample_positions, take_sample
 from pytest_stepprof.measure.outputs.tolerances import Tolerance
 from pytest_stepprof.record.outputs import MismatchKind, OutputMismatch, OutputNode, OutputSample
 
 SIGMAS = 6
+_ROUNDED_OFF = 128 * sys.float_info.epsilon
+"""Share of the magnitudes that the sums of both sides may be off by: they are added up pairwise in pieces."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +30,63 @@ class OneSide:
 def compare_sampled(before: OneSide, after: OneSide, tolerance: Tolerance) -> LeafComparison:
     """Compare two tensors of one shape and dtype of which at least one is there as a sample only.
 
-    The same elements are compared as in a whole tensor, then the number of those that are not finite, and, unless the
-    digests of all elements agree, the three norms: with ``|after_i - before_i| <= atol + rtol * |before_i|`` for all
-    ``n`` elements, they differ by at most ``rtol * norm + atol * s``, where ``s`` is ``n`` for the sum of magnitudes,
-    ``sqrt(n)`` for the euclidean norm and 1 for the largest magnitude (the triangle inequality). The projections, sums
-    with pseudo-random signs, then differ by more than ``SIGMAS`` times what is allowed for the euclidean norm in one
-    case of millions (Hoeffding's inequality). Where nothing may differ, the digests have to agree.
+    The elements that both sides kept are compared as in a whole tensor. Unless the digests of all values agree, there
+    follow the number of those that are not finite and the three norms: with
+    ``|after_i - before_i| <= atol + rtol * |before_i|`` for all ``n`` elements, they differ by at most
+    ``rtol * norm + atol * s``, where ``s`` is ``n`` for the sum of magnitudes, ``sqrt(n)`` for the euclidean norm and 1
+    for the largest magnitude (the triangle inequality). The projections, sums with pseudo-random signs, then differ by
+    more than ``SIGMAS`` times what is allowed for the euclidean norm in one case of millions (Hoeffding's inequality).
+    What float64 rounds off in such sums is allowed in addition. Where nothing may differ, the digests have to agree.
 
-    Raises OutputError for a sample that names other elements than its tensor has.
+    Two samples of different size, which another limit makes, are no difference by themselves (see ``other_samples``).
     """
     one, other = _kept(before, after), _kept(after, before)
-    if one.sample.kept != other.sample.kept:
-        return LeafComparison(_other_samples(before.node, one.sample, other.sample))
-    where = Where(before.node.path, _sample_text(one.sample), _index_of(before.node, one.sample))
-    found = compare_values(one.values, other.values, where, tolerance)
-    rest = _Whole(before.node, one.sample, other.sample, tolerance, sample_agrees=not found.mismatches)
+    shared = _shared(one, other)
+    where = Where(before.node.path, shared.words, _index_of(before.node, shared.positions))
+    found = compare_values(shared.before, shared.after, where, tolerance)
+    agreeing = 0 if found.mismatches else shared.before.numel()
+    rest = _Whole(before.node, one.sample, other.sample, tolerance, agreeing)
     return found.and_then(LeafComparison(rest.mismatches()))
+
+
+def other_samples(before: OutputNode, after: OutputNode) -> tuple[str, ...]:
+    """Say that two leaves are there as samples of different size, and what is compared of them then."""
+    if before.sample is None or after.sample is None or before.sample.kept == after.sample.kept:
+        return ()
+    return (
+        f"{before.sample.kept} of {before.sample.elements} elements are stored before and {after.sample.kept} after, "
+        "because --stepprof-outputs-limit or the rest of the result was another one; compared were the elements that "
+        "both have, and counts, norms and digests of all",
+    )
 
 
 @dataclass(frozen=True)
 class _Kept:
     sample: OutputSample
     values: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The elements that both sides have, in words too; ``positions`` gives where they stand in the whole tensor."""
+
+    before: torch.Tensor
+    after: torch.Tensor
+    words: str
+    positions: Callable[[], np.ndarray]
+
+
+def _shared(one: _Kept, other: _Kept) -> _Shared:
+    elements, kept, kept_after = one.sample.elements, one.sample.kept, other.sample.kept
+    positions = partial(sample_positions, elements, kept)
+    if kept == kept_after:
+        return _Shared(one.values, other.values, f"of {elements} elements {kept} are stored", positions)
+    both, *places = np.intersect1d(
+        positions(), sample_positions(elements, kept_after), assume_unique=True, return_indices=True
+    )
+    before, after = (elements_at(side.values, at) for side, at in zip((one, other), places, strict=True))
+    words = f"of {elements} elements {kept} are stored before and {kept_after} after, {both.size} of them on both sides"
+    return _Shared(before, after, words, lambda: both)
 
 
 def _kept(side: OneSide, other: OneSide) -> _Kept:
@@ -59,32 +98,21 @@ def _kept(side: OneSide, other: OneSide) -> _Kept:
     return _Kept(sample, values)
 
 
-def _other_samples(node: OutputNode, one: OutputSample, other: OutputSample) -> tuple[OutputMismatch, ...]:
-    if one.sha256 == other.sha256:
-        return ()
-    message = (
-        f"of its {one.elements} elements {one.kept} are stored before and {other.kept} after, and not the same ones, "
-        "so they cannot be compared: --stepprof-outputs-limit was another one, or the rest of the result was. "
-        "Use the limit of the baseline, or store the baseline again"
-    )
-    return (OutputMismatch(path=node.path, kind="value", message=message),)
-
-
 @dataclass(frozen=True)
 class _Whole:
-    """What is known about all elements, those that were not kept included."""
+    """What is known about all elements, those that were not kept included. ``agreeing`` elements have been compared."""
 
     node: OutputNode
     before: OutputSample
     after: OutputSample
     tolerance: Tolerance
-    sample_agrees: bool
+    agreeing: int
 
     def mismatches(self) -> tuple[OutputMismatch, ...]:
-        if self.before.sha256 == self.after.sha256:
+        if _digest(self.before) == _digest(self.after):
             return ()
         found = [*self._counts(), *self._norms()]
-        if not found and self.sample_agrees and self.tolerance.is_exact:
+        if not found and self.tolerance.is_exact:
             found = [self._said("value", "the digests of the whole differ, and nothing may differ")]
         return tuple(found)
 
@@ -107,10 +135,13 @@ class _Whole:
 
     def _norm(self, name: str, scale: float) -> str:
         before, after = getattr(self.before, name), getattr(self.after, name)
-        allowed = 0.0 if before is None else self.tolerance.relative * before + self.tolerance.absolute * scale
+        allowed = 0.0
+        if before is not None:
+            allowed = self.tolerance.relative * before + self.tolerance.absolute * scale + _ROUNDED_OFF * before
         if before == after or (None not in (before, after) and abs(after - before) <= allowed):
             return ""
-        words = f"{name.replace('_', ' ')} {_number(before)} before, {_number(after)} after"
+        digits = 9 if _number(before, 9) != _number(after, 9) else 17  # the fewest that tell them apart
+        words = f"{name.replace('_', ' ')} {_number(before, digits)} before, {_number(after, digits)} after"
         return f"{words} (may differ by {allowed:.3g})"
 
     def _projections(self) -> str:
@@ -119,16 +150,17 @@ class _Whole:
         same_kind = len(self.before.projections) == len(self.after.projections)
         if norm is None or not same_kind or self.tolerance.is_exact:  # then the digests say it
             return ""
-        allowed = self.tolerance.relative * norm + self.tolerance.absolute * math.sqrt(self.before.elements)
+        root = math.sqrt(self.before.elements)
+        magnitudes = self.before.sum_of_magnitudes
+        rounded_off = _ROUNDED_OFF * (norm * root if magnitudes is None else magnitudes)
+        allowed = SIGMAS * (self.tolerance.relative * norm + self.tolerance.absolute * root) + rounded_off
         pairs = zip(self.before.projections, self.after.projections, strict=True)
         distances = [abs(after - before) for before, after in pairs if before is not None and after is not None]
         apart = max(distances, default=0.0)
-        if apart <= SIGMAS * allowed:
-            return ""
-        return f"sums with random signs are {apart:.3g} apart (may be {SIGMAS * allowed:.3g})"
+        return "" if apart <= allowed else f"sums with random signs are {apart:.3g} apart (may be {allowed:.3g})"
 
     def _said(self, kind: MismatchKind, difference: str) -> OutputMismatch:
-        sample = f"the sample of {self.before.kept} elements agrees, but " if self.sample_agrees else ""
+        sample = f"the sample of {self.agreeing} elements agrees, but " if self.agreeing else ""
         return OutputMismatch(
             path=self.node.path,
             kind=kind,
@@ -139,19 +171,13 @@ class _Whole:
         )
 
 
-def _index_of(node: OutputNode, sample: OutputSample) -> Callable[[int], tuple[int, ...]]:
-    def index(position: int) -> tuple[int, ...]:
-        positions = sample_positions(sample.elements, sample.kept)
-        if not (len(positions) == sample.kept and 0 <= int(positions[position]) < sample.elements):
-            raise OutputError(f"The stored sample of {node.path or 'the result'} is wrong: store this baseline again.")
-        return index_in(int(positions[position]), node.shape or ())
-
-    return index
+def _index_of(node: OutputNode, positions: Callable[[], np.ndarray]) -> Callable[[int], tuple[int, ...]]:
+    return lambda place: index_in(int(positions()[place]), node.shape or ())
 
 
-def _sample_text(sample: OutputSample) -> str:
-    return f"of {sample.elements} elements {sample.kept} are stored"
+def _digest(sample: OutputSample) -> str:
+    return sample.values_sha256 or sample.sha256
 
 
-def _number(value: float | None) -> str:
-    return "beyond float64" if value is None else f"{value:.9g}"
+def _number(value: float | None, digits: int) -> str:
+    return "beyond float64" if value is None else f"{value:.{digits}g}"

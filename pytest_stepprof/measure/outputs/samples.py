@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -15,7 +14,8 @@ from pytest_stepprof.record.outputs import OutputSample
 PROJECTIONS = 2
 MOST_KEPT = 2**22
 """Elements: more of them would cost more memory to choose than they take in the store."""
-_PIECE_ELEMENTS = 2**20
+_PIECE_ELEMENTS = 2**18
+"""How much is read at a time: a few float64 arrays of it stay in a processor's cache. No figure depends on it."""
 # torch cannot pick elements out of these everywhere, but out of integers of the same size
 _SAME_SIZE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 _SAME_SIZE |= {
@@ -70,14 +70,13 @@ def take_sample(tensor: torch.Tensor, kept: int) -> tuple[torch.Tensor, OutputSa
 
     The tensor is read in pieces, so that neither a contiguous nor a float64 copy of it is ever made.
     """
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return chosen_elements(plain, kept), msgspec.structs.replace(sample_figures(plain), kept=kept)
+    return chosen_elements(tensor, kept), msgspec.structs.replace(sample_figures(tensor), kept=kept)
 
 
 def sample_figures(tensor: torch.Tensor) -> OutputSample:
     """Give the figures over all elements of a dense tensor; ``kept`` is all of them.
 
-    The digest covers the elements' bytes in row-major order. The norms are over the elements that are finite, in
+    The digests cover the elements' bytes in row-major order. The norms are over the elements that are finite, in
     float64, of the magnitude of each. Each projection adds these elements up with signs that a fixed pseudo-random
     sequence gives them (Achlioptas, "Database-friendly random projections", 2003): how far two tensors' projections lie
     apart is on average the euclidean norm of their difference, which the norms of each cannot tell.
@@ -90,15 +89,27 @@ def sample_figures(tensor: torch.Tensor) -> OutputSample:
 
 def chosen_elements(tensor: torch.Tensor, kept: int) -> torch.Tensor:
     """Give the elements at ``sample_positions`` of a dense tensor as one row on the CPU."""
-    plain = tensor.detach().view(_SAME_SIZE.get(tensor.dtype, tensor.dtype))
     positions = sample_positions(tensor.numel(), kept)
-    if plain.is_contiguous():
-        places: tuple[np.ndarray, ...] = (positions,)
-        plain = plain.view(-1)
-    else:
-        places = np.unravel_index(positions, tuple(plain.shape))
-    row = plain[tuple(torch.from_numpy(place).to(plain.device) for place in places)]
-    return row.cpu().view(tensor.dtype)
+    if tensor.is_contiguous():
+        return elements_at(tensor.detach().view(-1), positions)
+    return elements_at(tensor.detach(), *np.unravel_index(positions, tuple(tensor.shape)))
+
+
+def elements_at(tensor: torch.Tensor, *places: np.ndarray) -> torch.Tensor:
+    """Give the elements at the given indices, one array for each dimension, as one row on the CPU."""
+    index = tuple(torch.from_numpy(place).to(tensor.device) for place in places)
+    picked_as = _SAME_SIZE.get(tensor.dtype)
+    if picked_as is not None:
+        return tensor.view(picked_as)[index].cpu().view(tensor.dtype)
+    return tensor[index].resolve_conj().resolve_neg().cpu()
+
+
+def digest_elements(tensor: torch.Tensor) -> str:
+    """Give the sha256 of a dense tensor's bytes in row-major order, on the CPU: the ``sha256`` of its sample."""
+    digest = hashlib.sha256()
+    for piece in row_major_pieces(tensor.detach()):
+        digest.update(flat_bytes(piece).numpy().data)
+    return digest.hexdigest()
 
 
 def row_major_pieces(tensor: torch.Tensor, most: int = _PIECE_ELEMENTS) -> Iterator[torch.Tensor]:
@@ -106,61 +117,150 @@ def row_major_pieces(tensor: torch.Tensor, most: int = _PIECE_ELEMENTS) -> Itera
     if tensor.numel() <= most:
         yield tensor.cpu().contiguous().reshape(-1)
         return
+    if tensor.is_contiguous():
+        yield from (piece.cpu() for piece in torch.split(tensor.view(-1), most))
+        return
     together = max(1, most // max(1, tensor.numel() // tensor.shape[0]))
     for start in range(0, tensor.shape[0], together):
         some = tensor[start : start + together]
         yield from row_major_pieces(some[0] if together == 1 else some, most)
 
 
-@dataclass
 class _Figures:
-    """Adds up pieces of a tensor; squares are kept relative to the largest magnitude, so that they cannot overflow."""
+    """Adds up pieces of a tensor.
 
-    not_finite: int = 0
-    sum_of_magnitudes: float = 0.0
-    largest: float = 0.0
-    squares: float = 0.0
+    Every piece is turned into float64 once, and its figures are added up exactly at the end, so that rounding does not
+    grow with the number of pieces. Squares are relative to the piece's largest magnitude: they cannot overflow.
+    """
 
-    def __post_init__(self) -> None:
-        self._sha256 = hashlib.sha256()
-        self._signs = [np.random.PCG64([number]) for number in range(PROJECTIONS)]
-        self._projections = [0.0] * PROJECTIONS
+    def __init__(self) -> None:
+        self.not_finite = 0
+        self._sums: list[float] = []
+        self._squares: list[tuple[float, float]] = []
+        self._signs = [_Signs(number) for number in range(PROJECTIONS)]
+        self._projections: list[list[float]] = [[] for _ in self._signs]
+        self._digests = _Digests()
 
     def add(self, piece: torch.Tensor) -> None:
-        self._sha256.update(flat_bytes(piece).numpy().data)
+        if not piece.numel():
+            return
         with np.errstate(over="ignore", invalid="ignore"):
-            values = piece.to(torch.complex128 if piece.is_complex() else torch.float64).numpy()
-            sizes = np.abs(values[np.isfinite(values)])
-            self.not_finite += values.size - sizes.size
-            self.sum_of_magnitudes += float(sizes.sum())
-            self._add_squares(sizes)
+            values = (
+                piece.to(torch.complex128 if piece.is_complex() else torch.float64).resolve_conj().resolve_neg().numpy()
+            )
+            sizes = np.abs(values)
+            finite = None if math.isfinite(sizes.max()) else np.isfinite(values)
+            exact = not (piece.is_floating_point() or piece.is_complex())
+            self._digests.add(flat_bytes(piece).numpy(), None if exact else values, finite)
+            if finite is not None:
+                self.not_finite += finite.size - int(finite.sum())
+                values = np.where(finite, values, 0)  # adds nothing to any figure
+                sizes = np.abs(values)
             self._add_projections(values.view(np.float64))
+            self._sums.append(float(sizes.sum()))
+            self._add_squares(sizes)
 
     def _add_projections(self, values: np.ndarray) -> None:
-        finite = np.where(np.isfinite(values), values, 0.0)
-        total = float(finite.sum())
-        for number, signs in enumerate(self._signs):
-            words = signs.random_raw(-(-finite.size // 64)).astype("<u8")
-            negative = np.unpackbits(words.view(np.uint8), count=finite.size)
-            self._projections[number] += total - 2 * float(finite @ negative.astype(np.float64))
+        total = float(values.sum())
+        for signs, projections in zip(self._signs, self._projections, strict=True):
+            negative = signs.take(values.size).astype(np.float64)
+            np.multiply(negative, values, out=negative)
+            projections.append(total - 2 * float(negative.sum()))
 
     def _add_squares(self, sizes: np.ndarray) -> None:
-        largest = max(self.largest, float(sizes.max(initial=0.0)))
+        """Add the squares up, in the memory of ``sizes``, which are not needed any more."""
+        largest = float(sizes.max())
         if largest > 0:
-            self.squares = self.squares * (self.largest / largest) ** 2 + float(np.square(sizes / largest).sum())
-        self.largest = largest
+            np.divide(sizes, largest, out=sizes)
+            np.square(sizes, out=sizes)
+            self._squares.append((largest, float(sizes.sum())))
 
     def record(self, elements: int) -> OutputSample:
         return OutputSample(
             elements=elements,
             kept=elements,
-            sha256=self._sha256.hexdigest(),
+            sha256=self._digests.plain.hexdigest(),
+            values_sha256=(self._digests.of_values or self._digests.plain).hexdigest(),
             not_finite=self.not_finite,
-            sum_of_magnitudes=_finite(self.sum_of_magnitudes),
-            euclidean_norm=_finite(self.largest * math.sqrt(self.squares)),
-            largest_magnitude=_finite(self.largest),
-            projections=tuple(_finite(projection) for projection in self._projections),
+            sum_of_magnitudes=_total(self._sums),
+            euclidean_norm=self._norm(),
+            largest_magnitude=_finite(self._largest()),
+            projections=tuple(_total(projections) for projections in self._projections),
         )
+
+    def _largest(self) -> float:
+        return max((largest for largest, _ in self._squares), default=0.0)
+
+    def _norm(self) -> float | None:
+        largest = self._largest()
+        if not 0 < largest < math.inf:
+            return _finite(largest)
+        relative = math.fsum(squares * (piece / largest) ** 2 for piece, squares in self._squares)
+        return _finite(largest * math.sqrt(relative))
+
+
+class _Signs:
+    """The signs of one projection, one bit for each number in row-major order, however many are taken at a time.
+
+    They are the bits of NumPy's PCG64, whose raw output never changes: of a word the lowest byte comes first, and of a
+    byte the highest bit.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._source = np.random.PCG64([number])
+        self._left = np.zeros(0, dtype=np.uint8)
+
+    def take(self, count: int) -> np.ndarray:
+        """Give the next bits; a set one is a minus."""
+        words = self._source.random_raw(max(0, -(-(count - self._left.size) // 64))).astype("<u8")
+        bits = np.unpackbits(words.view(np.uint8))
+        if self._left.size:
+            bits = np.concatenate([self._left, bits])
+        self._left = bits[count:].copy()
+        return bits[:count]
+
+
+class _Digests:
+    """The digest of the elements as they are, and one in which equal numbers are written in one way.
+
+    There, a zero has no sign, a NaN no payload, and a complex number with a NaN nothing finite in it, because
+    a comparison of values does not look at these. ``of_values`` is ``None`` as long as both are the same.
+    """
+
+    def __init__(self) -> None:
+        self.plain = hashlib.sha256()
+        self.of_values: hashlib._Hash | None = None
+
+    def add(self, content: np.ndarray, values: np.ndarray | None, finite: np.ndarray | None) -> None:
+        """Add a piece's bytes; ``values`` is what they mean, ``finite`` where all of them are not."""
+        in_one_way = None if values is None else _in_one_way(content, values, finite)
+        if in_one_way is not None and self.of_values is None:
+            self.of_values = self.plain.copy()
+        self.plain.update(content.data)
+        if self.of_values is not None:
+            self.of_values.update((content if in_one_way is None else in_one_way).data)
+
+
+def _in_one_way(content: np.ndarray, values: np.ndarray, finite: np.ndarray | None) -> np.ndarray | None:
+    """Write equal numbers in one way; ``None`` when that changes nothing."""
+    parts = values.view(np.float64)
+    without_value = parts.view(np.int64) == np.int64(-(2**63))  # -0.0
+    if finite is None and not without_value.any():
+        return None
+    bits: np.ndarray = content.view(f"i{content.size // parts.size}").copy()
+    if finite is not None:
+        if np.iscomplexobj(values):
+            without_value |= np.isfinite(parts) & np.repeat(np.isnan(values), 2)
+        bits[np.isnan(parts)] = -1  # of every format that has several NaNs, this is one
+    bits[without_value] = 0
+    return bits
+
+
+def _total(parts: list[float]) -> float | None:
+    try:
+        return _finite(math.fsum(parts))
+    except (OverflowError, ValueError):  # too large on the way, or infinities of both signs
+        return None
 
 
 def _finite(value: float) -> float | None:

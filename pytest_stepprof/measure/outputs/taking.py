@@ -8,13 +8,15 @@ import msgspec
 
 from pytest_stepprof.errors import OutputError
 from pytest_stepprof.measure.containers import Opened, open_container, type_name
+from pytest_stepprof.measure.outputs.collector import collector_waiting
 from pytest_stepprof.measure.outputs.comparison import compare_outputs
 from pytest_stepprof.measure.outputs.leaves import Leaves, refusal
 from pytest_stepprof.measure.outputs.payload import Payload
+from pytest_stepprof.measure.plain_text import shortened
 from pytest_stepprof.record.outputs import OutputComparison, OutputNode, OutputSample, StoredOutputs
 from pytest_stepprof.record.settings import OUTPUTS_LIMIT_BYTES
 
-__all__ = ["TakenOutputs", "compare_outputs", "same_outputs", "take_outputs"]
+__all__ = ["TakenOutputs", "compare_outputs", "plan_outputs", "same_outputs", "take_outputs"]
 
 _DEEPEST = 200
 
@@ -39,10 +41,9 @@ def take_outputs(result: object, *, limit_bytes: int = OUTPUTS_LIMIT_BYTES) -> T
 
     Raises OutputError with the path and the type of the first thing that cannot be stored, and how to reduce it.
     """
-    payload = Payload(limit_bytes)
-    planned = list(_nodes(result, "", Leaves(payload), ()))
+    planned, payload = plan_outputs(result, limit_bytes=limit_bytes)
     content, samples = payload.content()
-    nodes = tuple(_with_sample(node, samples) for node in planned)
+    nodes = tuple(_with_sample(node, samples) for node in planned) if samples else planned
     stored = StoredOutputs(
         nodes=nodes,
         leaf_count=sum(node.kind not in ("container", "none") for node in nodes),
@@ -50,6 +51,18 @@ def take_outputs(result: object, *, limit_bytes: int = OUTPUTS_LIMIT_BYTES) -> T
         payload_bytes=len(content),
     )
     return TakenOutputs(stored=stored, payload=content)
+
+
+def plan_outputs(result: object, *, limit_bytes: int) -> tuple[tuple[OutputNode, ...], Payload]:
+    """Describe a result without copying anything: its structure, and its tensors by reference.
+
+    Nothing may run before the payload's content or digests have been taken. The nodes do not know of samples yet.
+
+    Raises OutputError as ``take_outputs`` does, but for what is too large to be stored whole.
+    """
+    payload = Payload(limit_bytes)
+    with collector_waiting():
+        return tuple(_nodes(result, "", Leaves(payload), ())), payload
 
 
 def same_outputs(
@@ -69,8 +82,8 @@ def _nodes(value: object, path: str, leaves: Leaves, parents: tuple[int, ...]) -
         return
     if id(value) in parents or len(parents) > _DEEPEST:
         raise OutputError(
-            f"The step's result{path} is a {type_name(value)} that contains itself or lies deeper than {_DEEPEST} "
-            "containers. Return the part of it that matters."
+            f"The step's result{shortened(path)} is a {type_name(value)} that contains itself or lies deeper than "
+            f"{_DEEPEST} containers. Return the part of it that matters."
         )
     if opened.odd_keys:
         advice = f"It has keys of type {opened.odd_keys[0]}: use text, numbers, enums or tuples of them as keys"
@@ -80,8 +93,12 @@ def _nodes(value: object, path: str, leaves: Leaves, parents: tuple[int, ...]) -
         raise refusal(value, path, "Two of its keys read alike: give every value a key of its own")
     facts = () if opened.context is None else (("context", opened.context),)
     yield OutputNode(path=path, kind="container", type_name=opened.type_name, keys=keys, facts=facts)
+    within = (*parents, id(value))
     for child in opened.children:
-        yield from _nodes(child.value, path + child.step, leaves, (*parents, id(value)))
+        if type(child.value) is float:  # lists of them may be long
+            yield leaves.number(child.value, path + child.step)
+        else:
+            yield from _nodes(child.value, path + child.step, leaves, within)
 
 
 def _open(value: object, path: str) -> Opened | None:
@@ -89,7 +106,7 @@ def _open(value: object, path: str) -> Opened | None:
         return open_container(value)
     except Exception as error:
         raise OutputError(
-            f"The step's result{path} is of type {type_name(value)}, and looking into it raised "
+            f"The step's result{shortened(path)} is of type {type_name(value)}, and looking into it raised "
             f"{type(error).__name__}: {error}. Return the parts of it that matter."
         ) from error
 

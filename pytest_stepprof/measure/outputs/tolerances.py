@@ -32,6 +32,8 @@ EIGHT_BIT_TOLERANCES: dict[str, tuple[float, float]] = {
 }
 EXACT_DTYPES = frozenset({"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"})
 _GIVEN = "as given"
+_Choice = tuple[float | None, str]  # a number, if there is one, and where it comes from
+_NO_CHOICE: _Choice = (None, "")
 
 
 @dataclass(frozen=True)
@@ -62,35 +64,43 @@ class LeafTolerances:
             _refuse_impossible(f"atol for {one.pattern!r}", one.atol)
         self._given = (rtol, atol)
         self._patterns = [(_only_stars(one.pattern), one) for one in patterns]
-        self._found: dict[tuple[str, PathTolerance], Tolerance] = {}
+        self._of_all: dict[str, Tolerance] = {}  # is not used where there are patterns
+        self._found: dict[tuple[str, _Choice, _Choice], Tolerance] = {}
 
     def of(self, dtype: str, path: str) -> Tolerance:
         """Choose for one leaf: the last pattern that matches, then what was given for all, then its dtype's.
 
-        Each of the two numbers is looked for by itself. Dtypes without a tolerance (integers, booleans) are exact
-        whatever was given.
+        Each of the two numbers is looked for by itself: the last pattern that matches and gives an ``rtol`` decides
+        about that one, and perhaps another one about ``atol``. Dtypes without a tolerance (integers, booleans) are
+        exact whatever was given.
         """
-        matching = [one for glob, one in self._patterns if fnmatch.fnmatchcase(path, glob)]
-        place = dtype, matching[-1] if matching else PathTolerance(pattern="")
+        if not self._patterns and dtype in self._of_all:
+            return self._of_all[dtype]
+        matching = [one for glob, one in reversed(self._patterns) if fnmatch.fnmatchcase(path, glob)]
+        relative = next(((one.rtol, f"pattern {one.pattern}") for one in matching if one.rtol is not None), _NO_CHOICE)
+        absolute = next(((one.atol, f"pattern {one.pattern}") for one in matching if one.atol is not None), _NO_CHOICE)
+        place = dtype, relative, absolute
         found = self._found.get(place)
         if found is None:
-            found = self._found[place] = self._choose(*place)
+            found = self._found[place] = self._of_all[dtype] = self._choose(*place)
         return found
 
-    def _choose(self, dtype: str, chosen: PathTolerance) -> Tolerance:
+    def _choose(self, dtype: str, relative: _Choice, absolute: _Choice) -> Tolerance:
         by_dtype = TOLERANCES.get(dtype) or EIGHT_BIT_TOLERANCES.get(dtype)
         if by_dtype is None:
             return EXACT
-        source = f"pattern {chosen.pattern}"
         own = f"{dtype} as float32, to the next number" if dtype in EIGHT_BIT_TOLERANCES else dtype
-        relative, relative_source = _first((chosen.rtol, source), (self._given[0], _GIVEN), (by_dtype[0], own))
-        absolute, absolute_source = _first((chosen.atol, source), (self._given[1], _GIVEN), (by_dtype[1], own))
-        return Tolerance(relative, absolute, _both_sources(relative_source, absolute_source))
+        rtol, rtol_source = _first(relative, (self._given[0], _GIVEN), (by_dtype[0], own))
+        atol, atol_source = _first(absolute, (self._given[1], _GIVEN), (by_dtype[1], own))
+        return Tolerance(rtol, atol, _both_sources(rtol_source, atol_source))
 
     def unmatched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Name the patterns that match none of ``paths``."""
         known = tuple(paths)
-        return tuple(one.pattern for glob, one in self._patterns if not fnmatch.filter(known, glob))
+        # not fnmatch.filter, which on some systems takes no notice of case
+        return tuple(
+            one.pattern for glob, one in self._patterns if not any(fnmatch.fnmatchcase(path, glob) for path in known)
+        )
 
 
 @dataclass
@@ -105,10 +115,13 @@ class UsedTolerances:
     """Keeps count of the tolerances that leaves were compared with, in the order of their first use."""
 
     _uses: dict[Tolerance, _Use] = field(default_factory=dict)
+    _last: tuple[Tolerance | None, _Use] = field(default_factory=lambda: (None, _Use()))
 
     def add(self, tolerance: Tolerance, largest_absolute: float | None, largest_relative: float | None) -> None:
         """Count one leaf and the largest differences seen in it."""
-        use = self._uses.setdefault(tolerance, _Use())
+        if tolerance is not self._last[0]:
+            self._last = tolerance, self._uses.setdefault(tolerance, _Use())
+        use = self._last[1]
         use.leaves += 1
         use.largest_absolute = larger(use.largest_absolute, largest_absolute)
         use.largest_relative = larger(use.largest_relative, largest_relative)
@@ -145,7 +158,7 @@ def _only_stars(pattern: str) -> str:
     return pattern.replace("[", "[[]").replace("?", "[?]")
 
 
-def _first(*choices: tuple[float | None, str]) -> tuple[float, str]:
+def _first(*choices: _Choice) -> tuple[float, str]:
     return next((float(value), source) for value, source in choices if value is not None)
 
 
