@@ -7,29 +7,19 @@ from contextlib import contextmanager
 import pytest
 import torch
 from fakes import FakeClock, FakeDevice
+from measuring import EMPTY_WINDOW, IDENTITY
 
 from pytest_stepprof.measure import beginnings
 from pytest_stepprof.measure.phases import Instruments, measure_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.measure.window import TakenWindow
-from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.settings import MeasureSettings
-from pytest_stepprof.record.window import DeviceObservation, Window
 
 HOST_NS, DEVICE_NS = 2_000_000, 1_000_000
 STEP_NS = HOST_NS + DEVICE_NS
 READ_NS, ITERATOR_NS, LOAD_NS, RESTORE_NS, COPY_NS = 300_000, 70_000, 9_000_000, 40_000, 500_000
 SETTINGS = MeasureSettings(warmup_steps=2, runs=2, steps_per_run=3)
 CPU = torch.device("cpu")
-IDENTITY = TestIdentity(key="t.py::test", file="t.py", qualified_name="test", parameters=(), node_id="t.py::test")
-EMPTY_WINDOW = Window(
-    steps=(2, 3),
-    elapsed_ns=(1, 1),
-    regions=(),
-    operators=(),
-    counters=(),
-    device=DeviceObservation(status="not observed", reason="fake", work_ns=None),
-)
 
 
 class FakeSnapshot:
@@ -57,6 +47,9 @@ class FakeSnapshot:
 
     def unrestored(self):
         return self.changed_attributes
+
+    def not_looked_at(self):
+        return ()
 
     def digest(self):
         return "digest of the start"
@@ -103,6 +96,7 @@ class Bench:
         self.raise_at = None
         self.error = RuntimeError("the step broke")
         monkeypatch.setattr(beginnings, "capture_state", self.capture)
+        monkeypatch.setattr(beginnings, "see_state", self.see)
         self.instruments = Instruments(
             clock=self.clock,
             unix_clock=lambda: 1_700_000_000_000_000_000,
@@ -120,6 +114,10 @@ class Bench:
     def waiting(self):
         self.waited_ns += self.waited_per_reading_ns
         return self.waited_ns
+
+    def see(self, state):
+        self.log.append("digest")
+        return self.snapshot
 
     def capture(self, state):
         self.log.append("capture")

@@ -6,6 +6,7 @@
 import os
 import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def inconclusive_session(pytester, arguments):
 
     The level of a comparison is 1 %, so on a busy machine this is not always the first one.
     """
-    for attempt in range(5):
+    for attempt in range(3):
         if attempt:
             shutil.rmtree(pytester.path / ".stepprof")
             pytester.runpytest_subprocess("--stepprof-save=main", *arguments)
@@ -130,6 +131,52 @@ def test_the_example_in_60_seconds(pytester, arguments):
 
     plain = pytester.runpytest_subprocess("test_step.py")
     assert plain.ret == pytest.ExitCode.OK
+
+
+FRAGMENT = """
+import pytest
+import torch
+
+batches = [torch.randn(5, 64, generator=torch.Generator().manual_seed(number)) for number in range(3)]
+labels = torch.arange(5)
+
+{marker}
+def test_fragment(stepprof):
+    model = torch.nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step(batch):
+        logits = model(batch)
+        return {{"logits": logits, "loss": torch.nn.functional.cross_entropy(logits, labels)}}
+
+{body}
+"""
+
+
+FRAGMENTS = {
+    "state": "stepprof(step, batches=batches, state=state)",
+    "setup": "",
+    "tolerances": "stepprof(step, batches=batches, state=model)",
+    "quality": "",
+}
+
+
+def test_the_fragments_do_what_the_manual_says(pytester):
+    """Each fragment stands in a test of its own; all are measured twice."""
+    for name, more in FRAGMENTS.items():
+        text = block(f"fragment: {name}")
+        is_marker = text.startswith("@")
+        body = textwrap.indent(more if is_marker else text + more, "    ")
+        pytester.makepyfile(**{f"test_{name}": FRAGMENT.format(marker=text if is_marker else "", body=body)})
+    quick = ("--stepprof", "--stepprof-runs=1", "--stepprof-steps-per-run=2", "--stepprof-time=off")
+
+    saved = pytester.runpytest_subprocess(*quick, "--stepprof-save=main")
+    saved.assert_outcomes(passed=len(FRAGMENTS))
+    again = pytester.runpytest_subprocess(*quick, "--stepprof-baseline=main")
+    again.assert_outcomes(passed=len(FRAGMENTS))
+    assert "quality kept" in again.stdout.str()
 
 
 def default_of(option):

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from pytest_stepprof.analysis.conditions import (
+    OTHER_WEIGHTS,
+    REMEDY_FOR_OTHER_WEIGHTS,
     changes_up_to_quality,
     other_conditions,
     other_conditions_of_time,
@@ -12,7 +14,8 @@ from pytest_stepprof.analysis.conditions import (
 )
 from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
 from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason, together
-from pytest_stepprof.analysis.quality import compare_quality, judge_quality
+from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.quality import Quality, compare_quality, judge_quality
 from pytest_stepprof.analysis.result_gates import judge_results
 from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
 from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
@@ -125,31 +128,26 @@ def compare_test(
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
         return _without_gates(now, "no baseline", (reason("conditions", "decides", text),))
+    quality = compare_quality(before.quality, now.quality)
     of_time = other_conditions_of_time(before.scenario, now.scenario)
-    conditions = other_conditions(before, now)
+    conditions = other_conditions(before, now, quality_decides=quality.decides)
     if conditions:
-        every = tuple(dict.fromkeys((*conditions, *of_time)))
-        told = _told("Nothing is compared", every, "decides", baseline)
-        quality = compare_quality(before.quality, now.quality)
-        undeclared = judge_quality(quality, "off").reasons if quality.obstacles else ()
-        return _without_gates(now, "not comparable", (*told, *undeclared))
-    results = judge_results(before, now, outputs, judge.outputs, accept=accept_results)
-    mode: GateMode = "off" if of_time else "warn" if results.altered and judge.counters == "fail" else judge.counters
+        return _not_comparable(now, (*conditions, *of_time), quality, judge.outputs, baseline)
+    results = judge_results(before, now, outputs, quality, judge.outputs, accept=accept_results)
+    mode = _mode_of_counters(judge.counters, of_time, altered=results.altered)
     changes, of_counters = _judge_counters(before, now, before_environment, now_environment, mode)
     time = time or _time_between(before, now, judge, tests_sharing_level)
     obstacle = _obstacle_to_time(before_environment, now_environment, of_time) or results.obstacle
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
     others_failed = results.failed or of_counters.failed
-    told_time = _judge_time(time, _medians(time, before, now), judge, obstacle, decides=not (others_failed or of_time))
+    permitted = changes_up_to_quality(before, now)  # without quality, nothing is left of these by now
     judged: dict[Gate, Judged] = {
         "outputs": results.outputs,
         "quality": results.quality,
-        "conditions": _judge_conditions(
-            of_time, changes_up_to_quality(before, now), baseline, others_failed=others_failed
-        ),
+        "conditions": _judge_conditions(of_time, permitted, baseline, others_failed=others_failed),
         "counters": of_counters,
-        "time": told_time,
+        "time": _judge_time(time, _medians(time, before, now), judge, obstacle, decides=not (others_failed or of_time)),
     }
     failed = tuple(gate for gate, result in judged.items() if result.failed)
     return TestComparison(
@@ -163,6 +161,24 @@ def compare_test(
         failed_gates=failed,
         quality=results.changes,
     )
+
+
+def _not_comparable(
+    now: Measurement, conditions: Sequence[str], quality: Quality, outputs_mode: GateMode, baseline: str
+) -> TestComparison:
+    """Name the conditions, and why quality does not decide if it was declared: it might have permitted them."""
+    told = _told("Nothing is compared", tuple(dict.fromkeys(conditions)), "decides", baseline)
+    if OTHER_WEIGHTS in conditions:
+        told += (reason("conditions", "informs", REMEDY_FOR_OTHER_WEIGHTS),)
+    undeclared = judge_quality(quality, outputs_mode).reasons if quality.obstacles else ()
+    return _without_gates(now, "not comparable", (*told, *undeclared))
+
+
+def _mode_of_counters(declared: GateMode, of_time: Sequence[str], *, altered: bool) -> GateMode:
+    """Leave counters alone under other conditions; only warn where another result was declared: it takes other work."""
+    if of_time:
+        return "off"
+    return "warn" if altered and declared == "fail" else declared
 
 
 def _time_between(before: Measurement, now: Measurement, judge: JudgeSettings, sharing: int) -> TimeComparison:
@@ -242,9 +258,8 @@ def _judge_counters(
 
 
 def _other_mix(changes: Sequence[CounterChange]) -> str:
-    listed = ", ".join(counter_text(change) for change in changes[:_NAMED])
-    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
-    return f"The mix of work changed, which fails nothing: {listed}{more}"
+    listed = first_few([counter_text(change) for change in changes], _NAMED)
+    return f"The mix of work changed, which fails nothing: {listed}"
 
 
 def _obstacle_to_time(before: Environment | None, now: Environment, of_time: Sequence[str]) -> str | None:

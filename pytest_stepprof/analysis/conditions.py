@@ -5,9 +5,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from pytest_stepprof.analysis.quality import compare_quality
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.environment import Environment
-from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
 
 _FREE = ("question", "represents", "regions", "compiled")
@@ -25,6 +24,13 @@ _TIME_ONLY = tuple(name for name in Scenario.__struct_fields__ if name not in (*
 of its kind it runs on, threads, where batches come from, how runs begin, and the unit."""
 
 _NAMED = 5  # a batch of a hundred tensors that all changed is one fact, not a hundred
+
+
+OTHER_WEIGHTS = "started from other weights"
+REMEDY_FOR_OTHER_WEIGHTS = (
+    "If the model is meant to be the same: a fixture of a wider scope than one test draws other numbers when a test "
+    "without stepprof made it first. Make it per test, or call torch.manual_seed in it."
+)
 
 
 class UnderConditions(Protocol):
@@ -46,10 +52,6 @@ class UnderConditions(Protocol):
     def first_batch_digest(self) -> str:
         """Digest of the first batch."""
 
-    @property
-    def quality(self) -> tuple[QualityValue, ...]:
-        """What was declared to decide in place of equal outputs."""
-
 
 class _Change(NamedTuple):
     """One change of what a step computes from, and whether a declared measure of quality may judge it."""
@@ -58,23 +60,24 @@ class _Change(NamedTuple):
     up_to_quality: bool = False
 
 
-def other_conditions(before: UnderConditions, now: UnderConditions) -> tuple[str, ...]:
+def other_conditions(before: UnderConditions, now: UnderConditions, *, quality_decides: bool) -> tuple[str, ...]:
     """Name what makes two measurements incomparable, outputs and all: the batch, the mode, the device, the start.
 
-    An empty tuple says that the outputs may be compared. Where both sides declare the same measures of quality, other
-    weights, another autocast and other dtypes are the change that these judge (``changes_up_to_quality``).
+    An empty tuple says that the outputs may be compared. Where quality decides in place of equal outputs, what the
+    declared measures may judge is not among them: ``changes_up_to_quality`` names that.
     """
-    decides = compare_quality(before.quality, now.quality).decides
-    return tuple(change.text for change in _changes(before, now) if not (decides and change.up_to_quality))
+    return tuple(change.text for change in _changes(before, now) if not (quality_decides and change.up_to_quality))
 
 
 def changes_up_to_quality(before: UnderConditions, now: UnderConditions) -> tuple[str, ...]:
-    """Name what would make two measurements incomparable, had not both declared the measures of quality that judge it.
+    """Name what would make two measurements incomparable, did not quality decide in place of equal outputs.
 
-    A smaller model and mixed precision start from other weights, under another autocast, or from another dtype.
+    A smaller model and mixed precision start from other weights, under another autocast, or from another dtype, and
+    often with another learning rate or loss scale. All of these are named, each as a fact, and none is judged here:
+    whether the result is still good enough is for the declared measures to say. Other settings of the optimizer are
+    among them, so that a change of the learning rate alone is not refused either.
     """
-    decides = compare_quality(before.quality, now.quality).decides
-    return tuple(change.text for change in _changes(before, now) if decides and change.up_to_quality)
+    return tuple(change.text for change in _changes(before, now) if change.up_to_quality)
 
 
 def other_conditions_of_time(before: Scenario, now: Scenario) -> tuple[str, ...]:
@@ -104,8 +107,8 @@ def _changes(before: UnderConditions, now: UnderConditions) -> Iterator[_Change]
         yield _Change(_batch_change(then, here), up_to_quality=only_dtypes)
     yield from _field_changes(before.scenario, now.scenario)
     if before.start_state_digest != now.start_state_digest:
-        yield _Change("started from other weights", up_to_quality=True)
-    elif _settings_differ(before.start_settings_digest, now.start_settings_digest):
+        yield _Change(OTHER_WEIGHTS, up_to_quality=True)
+    if _settings_differ(before.start_settings_digest, now.start_settings_digest):
         yield _Change("started from other optimizer settings, or with other parts in state=", up_to_quality=True)
     if before.first_batch_digest != now.first_batch_digest:
         yield _Change(_OF_OTHER_DTYPES, up_to_quality=True) if only_dtypes else _Change("another first batch")
@@ -152,9 +155,8 @@ def _batch_change(before: tuple[InputLeaf, ...], now: tuple[InputLeaf, ...]) -> 
     paths = [path for path in {**old, **new} if old.get(path) != new.get(path)]
     if not paths:
         return "batch: the same leaves in another order"
-    texts = [_leaf_change(path, old.get(path), new.get(path)) for path in paths[:_NAMED]]
-    more = f"; {len(paths) - _NAMED} more leaves" if len(paths) > _NAMED else ""
-    return f"batch: {'; '.join(texts)}{more}"
+    texts = [_leaf_change(path, old.get(path), new.get(path)) for path in paths]
+    return f"batch: {first_few(texts, _NAMED, separator='; ')}"
 
 
 def _leaf_change(path: str, before: InputLeaf | None, now: InputLeaf | None) -> str:

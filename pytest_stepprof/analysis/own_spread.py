@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.outputs import OutputComparison
 
 _NAMED = 3
@@ -27,7 +28,7 @@ def spread_text(
     differing = {side: found for side, found in sides.items() if found is not None and found.status == "differ"}
     if not differing:
         return draws
-    places = "; ".join(_places(outputs, _largest_by_path(differing)))
+    places = first_few([*_places(outputs, _largest_by_path(differing))], _NAMED, separator="; ")
     told = f"From the same state the step does not give the same result twice ({' and '.join(differing)}): {places}."
     return f"{told} {draws}" if draws else told
 
@@ -47,17 +48,15 @@ def _places(outputs: OutputComparison, spread: Mapping[str, float]) -> Iterator[
         for mismatch in outputs.mismatches
         if mismatch.largest_absolute is not None
     }
-    for path, difference in list(sized.items())[:_NAMED]:
+    for path, difference in sized.items():
         place = path or "the result"
         if path not in spread:
-            yield f"{place} is the same each time, so that this is beyond its own spread"
+            yield f"{place} was the same the second time, so that this is beyond its own spread"
         else:
             within = "within" if difference <= spread[path] else "beyond"
             yield (
                 f"{place} differs from itself by up to {spread[path]:.3g}, from the baseline by up to "
                 f"{difference:.3g}: {within} its own spread"
             )
-    if len(sized) > _NAMED:
-        yield f"and {len(sized) - _NAMED} more places"
     if not sized:
         yield "no place of these has a size to compare with that"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason
+from pytest_stepprof.record.comparison import Weight
 from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.record.settings import GateMode
 
@@ -42,19 +43,25 @@ def compare_quality(before: Sequence[QualityValue], now: Sequence[QualityValue])
 def quality_text(change: QualityChange) -> str:
     """Write a change as a person reads it: ``accuracy: 0.912 before, 0.905 now, 0.007 worse (margin ...): kept``."""
     rule = f"margin {change.margin:.6g}, {change.better} is better"
+    now = _number(change.after, change.not_finite)
     return (
-        f"{change.name}: {_number(change.before)} before, {_number(change.after)} now{_difference(change)} ({rule}): "
+        f"{change.name}: {_number(change.before)} before, {now} now{_difference(change)} ({rule}): "
         f"{'lost' if change.lost else 'kept'}"
     )
 
 
 def judge_quality(quality: Quality, mode: GateMode) -> Judged:
-    """Say what became of each measure; a lost one fails as ``mode`` says."""
+    """Say what became of each measure; a lost one fails as ``mode`` says.
+
+    Measures that cannot be compared fail nothing, because equal outputs are required then. They warn, unless the mode
+    is ``off``: nobody has asked about the result then.
+    """
     if quality.obstacles:
         texts = "; ".join(quality.obstacles)
         told = f"Quality is not comparable, so that equal outputs are required: {texts}"
         remedy = "Measure the unchanged code with quality declared as it is now, and save that with --stepprof-save."
-        return Judged((reason("quality", "warns", told), reason("quality", "informs", remedy)), False)
+        weight: Weight = "informs" if mode == "off" else "warns"
+        return Judged((reason("quality", weight, told), reason("quality", "informs", remedy)), False)
     if not quality.decides:
         return SILENT
     failing = WEIGHT_OF_A_FAILURE[mode]
@@ -86,6 +93,7 @@ def _change(before: QualityValue, now: QualityValue) -> QualityChange:
         margin=now.margin,
         better=now.better,
         lost=_lost(before, now),
+        not_finite=now.not_finite,
     )
 
 

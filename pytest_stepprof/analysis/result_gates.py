@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from pytest_stepprof.analysis.judged import WEIGHT_OF_A_FAILURE, Judged, reason, together
 from pytest_stepprof.analysis.own_spread import spread_text
-from pytest_stepprof.analysis.quality import Quality, compare_quality, judge_quality
+from pytest_stepprof.analysis.quality import Quality, judge_quality
 from pytest_stepprof.record.comparison import Gate, TestComparison, Weight
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison
-from pytest_stepprof.record.quality import QualityChange, QualityValue
+from pytest_stepprof.record.quality import QualityChange
 from pytest_stepprof.record.settings import GateMode, JudgeSettings
 
 _NOT_REQUIRED = "Equality was not required: quality was declared"
@@ -34,10 +34,15 @@ class Results(NamedTuple):
 
 
 def judge_results(
-    before: Measurement, now: Measurement, outputs: OutputComparison | None, mode: GateMode, *, accept: bool
+    before: Measurement,
+    now: Measurement,
+    outputs: OutputComparison | None,
+    quality: Quality,
+    mode: GateMode,
+    *,
+    accept: bool,
 ) -> Results:
     """Judge the result of a measured step; with ``accept``, only runs that disagree with their first step can fail."""
-    quality = compare_quality(before.quality, now.quality)
     accepting: GateMode = "off" if accept else mode
     of_outputs, of_runs = judge_outputs(outputs, before, now, quality, accepting), judge_runs(now, mode)
     obstacle = "the outputs differ" if of_outputs.failed else None
@@ -95,17 +100,16 @@ def judge_runs(now: Measurement, mode: GateMode) -> Judged:
 def result_alone(
     test: TestIdentity,
     before: Measurement,
-    quality: Sequence[QualityValue],
+    quality: Quality,
     outputs: OutputComparison,
     judge: JudgeSettings,
 ) -> TestComparison:
     """Judge a result without any time: ``regressed`` when it is another one, or worse, else ``inconclusive``."""
-    compared = compare_quality(before.quality, quality)
     judged: dict[Gate, Judged] = {
-        "outputs": judge_outputs(outputs, before, None, compared, judge.outputs),
-        "quality": judge_quality(compared, judge.outputs),
+        "outputs": judge_outputs(outputs, before, None, quality, judge.outputs),
+        "quality": judge_quality(quality, judge.outputs),
     }
-    other = any(change.lost for change in compared.changes) if compared.decides else outputs.status == "differ"
+    other = any(change.lost for change in quality.changes) if quality.decides else outputs.status == "differ"
     return TestComparison(
         key=test.key,
         node_id=test.node_id,
@@ -115,7 +119,7 @@ def result_alone(
         counters=(),
         time=None,
         failed_gates=tuple(gate for gate, result in judged.items() if result.failed),
-        quality=compared.changes,
+        quality=quality.changes,
     )
 
 

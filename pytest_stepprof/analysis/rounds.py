@@ -13,6 +13,7 @@ from scipy.stats import t as student_t
 
 from pytest_stepprof.analysis.compare import compare_test, judged_as
 from pytest_stepprof.analysis.conditions import other_conditions
+from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.analysis.time_verdict import compare_time, verdict_of
 from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison, TimeComparison, Verdict
 from pytest_stepprof.record.measurement import Measurement
@@ -196,8 +197,9 @@ def _obstacle(before: Measurement | None, now: Measurement, unavailable: Mapping
         if why is None:
             return _not_judged(now, "no baseline", ("new: only head has this test",))
         return _not_judged(now, "not comparable", (f"base: not available ({why})",))
-    conditions = other_conditions(before, now)
-    return _not_judged(now, "not comparable", conditions) if conditions else None
+    quality = compare_quality(before.quality, now.quality)
+    conditions = other_conditions(before, now, quality_decides=quality.decides)
+    return _not_judged(now, "not comparable", (*conditions, *quality.obstacles)) if conditions else None
 
 
 def _not_judged(now: Measurement, verdict: Verdict, texts: Sequence[str]) -> TestComparison:

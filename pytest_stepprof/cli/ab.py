@@ -19,6 +19,7 @@ from pytest_stepprof.ab.process import SideFailedError
 from pytest_stepprof.ab.rounds import Round, RoundPlan, draw_rounds, run_rounds
 from pytest_stepprof.ab.sessions import ComparableRounds, comparable_rounds
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.cli.ab_page import ab_document
 from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
@@ -223,9 +224,8 @@ def _facts(sides: _Sides, seed: int, checkouts: Checkouts, plans: Sequence[Round
         f"rounds: {len(plans)}, one fresh process per side each; base went first in: {first}; seed {seed}",
     ]
     if checkouts.laid_over:
-        names = [file.as_posix() for file in checkouts.laid_over]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        facts.append(f"head's test files on base (--tests own leaves base's): {', '.join(names[:_NAMED])}{more}")
+        names = first_few([file.as_posix() for file in checkouts.laid_over], _NAMED)
+        facts.append(f"head's test files on base (--tests own leaves base's): {names}")
     return facts
 
 
@@ -239,8 +239,7 @@ def _remarks(sides: _Sides, checkouts: Checkouts, rounds: Sequence[Round]) -> It
     base, head = rounds[0].base.modules, rounds[0].head.modules
     shared = sorted({*shared_files(base, checkouts), *shared_files(head, checkouts)})
     if shared:
-        more = f" and {len(shared) - _NAMED} more" if len(shared) > _NAMED else ""
-        yield f"both sides ran files that no commit has, from your own tree: {', '.join(shared[:_NAMED])}{more}"
+        yield f"both sides ran files that no commit has, from your own tree: {first_few(shared, _NAMED)}"
     if same_files(base, head, checkouts):
         yield "base and head imported the same Python files, byte for byte: what differs between them was not run"
 

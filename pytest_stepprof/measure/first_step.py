@@ -43,9 +43,13 @@ class FirstStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """What the steps from the start gave once more: ``comparison`` is with the first time, without any tolerance."""
+    """What the steps from the start gave once more: ``comparison`` is with the first time, without any tolerance.
+
+    ``other_batch`` says that they were given another batch and so another result, which tells nothing about the step.
+    """
 
     comparison: OutputComparison
+    other_batch: bool
     costs: StepCosts
     taking_ns: int
 
@@ -143,7 +147,8 @@ def check_that_it_repeats(start: Start, first: FirstStep) -> Repetition:
     batch, read_ns = _batch_again(start.stepper)
     checked = take_checked_steps(start, batch)
     comparison = same_outputs(first.outputs, checked.outputs, rtol=0, atol=0)
-    if comparison.status == "differ" and digest_batch(batch) != first.used_batch_digest:
+    other_batch = comparison.status == "differ" and digest_batch(batch) != first.used_batch_digest
+    if other_batch:
         start.notices.append(observations.of_another_batch("the repetition of the first step", comparison))
     else:
         start.notices += observations.of_repeat(comparison)
@@ -152,7 +157,7 @@ def check_that_it_repeats(start: Start, first: FirstStep) -> Repetition:
         step_ns=min(first.cold_start.step_ns, again.step_ns + read_in_step_ns),
         restart_ns=restore_ns + iterator_ns + read_ns - read_in_step_ns,
     )
-    return Repetition(comparison=comparison, costs=costs, taking_ns=again.taking_ns)
+    return Repetition(comparison=comparison, other_batch=other_batch, costs=costs, taking_ns=again.taking_ns)
 
 
 def _batch_again(stepper: Stepper) -> tuple[Any, int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.steadiness import steadiness_notices
 from pytest_stepprof.analysis.time_verdict import waiting_share
 from pytest_stepprof.measure.batches import BatchFeed
@@ -18,6 +19,12 @@ from pytest_stepprof.record.settings import MeasureSettings
 
 WAITING_NOTICED = 0.05
 """Share of the median step that waiting for a core has to explain before it is a notice."""
+
+_NAMED = 5
+"""Names of types, paths and attributes in one notice."""
+
+_MISMATCHES_NAMED = 3
+"""Places where two results differ, each with its size, in one notice."""
 
 Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
 
@@ -84,8 +91,8 @@ def of_not_covered(types: Sequence[str]) -> list[Notice]:
     return [
         Notice(
             code="state not captured",
-            message=f"setup= built {_first_of(types)}, which cannot be captured: whether it starts equal each time was "
-            "not checked",
+            message=f"setup= built {first_few(types, _NAMED)}, which cannot be captured: whether it starts equal each "
+            "time was not checked",
             remedy="return modules, optimizers, tensors and objects with state_dict and load_state_dict from setup=, "
             "in a tuple, a dict or as attributes of one object",
         )
@@ -99,8 +106,8 @@ def of_created(paths: Sequence[str]) -> list[Notice]:
     return [
         Notice(
             code="created during the step",
-            message=f"the first step created {_first_of(paths)}: taken away before each run, so that each run's first "
-            "step creates it again, at the cost of a cold start",
+            message=f"the first step created {first_few(paths, _NAMED)}: taken away before each run, so that each "
+            "run's first step creates it again, at the cost of a cold start",
             remedy="create it before the call of stepprof, for instance by a step of its own, or use setup=",
         )
     ]
@@ -113,14 +120,10 @@ def of_unrestored(paths: Sequence[str]) -> list[Notice]:
     return [
         Notice(
             code="restore incomplete",
-            message=f"the step changes plain attributes that are not put back: {_first_of(paths)}",
+            message=f"the step changes plain attributes that are not put back: {first_few(paths, _NAMED)}",
             remedy="keep them in buffers if they matter to the result or the time of a step",
         )
     ]
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def of_repeat(comparison: OutputComparison) -> list[Notice]:
@@ -160,9 +163,7 @@ def of_another_result(who: str, comparison: OutputComparison) -> Notice:
 
 def differences(comparison: OutputComparison) -> str:
     """Say where two results differ and by how much, in one line."""
-    mismatches = comparison.mismatches
-    more = f"; and {len(mismatches) - 3} more" if len(mismatches) > 3 else ""
-    return "; ".join(_spread(mismatch) for mismatch in mismatches[:3]) + more
+    return first_few([_spread(mismatch) for mismatch in comparison.mismatches], _MISMATCHES_NAMED, separator="; ")
 
 
 def _spread(mismatch: OutputMismatch) -> str:

@@ -110,7 +110,7 @@ class _Phases:
     """What each phase gave."""
 
     first: FirstStep
-    repeated: OutputComparison
+    repeated: OutputComparison | None
     warm_up: WarmUp
     window: TakenWindow
     clock_cost_ns: int
@@ -137,7 +137,7 @@ def _take_phases(start: Start, judge: JudgeSettings, *, keep_trace: bool) -> _Ph
     start.notices += results.notices(len(runs), again.comparison)
     return _Phases(
         first=first,
-        repeated=again.comparison,
+        repeated=None if again.other_batch else again.comparison,
         warm_up=warm_up,
         window=window,
         clock_cost_ns=cost_ns,

@@ -2,17 +2,22 @@
 
 import math
 import numbers
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 
-from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.labels import printable, refused_label
 from pytest_stepprof.errors import UsageError
 from pytest_stepprof.measure.containers import type_name
+from pytest_stepprof.measure.outputs.copies import independent_copy
 from pytest_stepprof.measure.random_state import capture_random_state, restore_random_state
 from pytest_stepprof.record.quality import QualityValue
+
+LONGEST_NAME = 100
+"""Characters of a measure's name: it stands in every line about it."""
 
 Measure = Callable[[Any], Any]
 """Takes the first step's result, on the CPU and apart from the step's memory, and returns one number."""
@@ -39,7 +44,7 @@ def quality_problems(
     strangers = [name for name in lower_is_better if name not in quality]
     if strangers:
         return [f"quality_lower_is_better names {strangers[0]!r}; expected names of quality: {_listed(quality)}."]
-    return _margin_problems(quality, margin)
+    return _wrong_names(quality) or _margin_problems(quality, margin)
 
 
 def _margin_problems(quality: Mapping[str, Measure], margin: Margin | None) -> list[str]:
@@ -55,7 +60,30 @@ def _margin_problems(quality: Mapping[str, Measure], margin: Margin | None) -> l
 
 
 def _is_margin(value: object) -> bool:
-    return _is_real(value) and math.isfinite(value) and value >= 0
+    return _is_real(value) and _fits_a_float(value) and math.isfinite(value) and value >= 0
+
+
+def _fits_a_float(value: float) -> bool:
+    """Say whether a number can be stored: whole numbers of Python have no largest one."""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
+def _wrong_names(quality: Mapping[str, Measure]) -> list[str]:
+    """Find names that must not be stored, or that nobody could read; labels go through the same look."""
+    for name in quality:
+        reason = refused_label(name)
+        if not name.strip() or len(name) > LONGEST_NAME:
+            return [f"quality has a name of {len(name)} characters; expected 1 to {LONGEST_NAME}, not all blank."]
+        if reason is not None:
+            return [
+                f"the name of quality that begins with {printable(name[:4])!r}… is refused: {reason}. Expected a word "
+                "for what is measured."
+            ]
+    return []
 
 
 def _is_real(value: object) -> TypeGuard[float]:
@@ -70,7 +98,9 @@ def _listed(names: Mapping[str, object]) -> str:
 def measured_quality(
     quality: Mapping[str, Measure] | None, margin: Margin | None, lower_is_better: tuple[str, ...], result: Any
 ) -> tuple[QualityValue, ...]:
-    """Give each measure of one result. What a measure raises goes through; random sources are as before afterwards.
+    """Give each measure of one result, of which each gets a copy of its own: it may work in place.
+
+    What a measure raises goes through; random sources are as before afterwards.
 
     Raises:
         UsageError: a measure returned anything but one real number.
@@ -79,7 +109,7 @@ def measured_quality(
         return ()
     random_state = capture_random_state()
     try:
-        values = {name: _as_number(name, measure(result)) for name, measure in quality.items()}
+        values = {name: _as_number(name, measure(independent_copy(result))) for name, measure in quality.items()}
     finally:
         restore_random_state(random_state)
     return tuple(
@@ -98,6 +128,11 @@ def _as_number(name: str, found: object) -> float:
     value = found
     if isinstance(value, torch.Tensor | np.ndarray) and math.prod(value.shape) == 1:
         value = value.item()
+    if _is_real(value) and not _fits_a_float(value):
+        raise UsageError(
+            f"quality[{name!r}] returned a {type_name(found)} beyond {sys.float_info.max:.2g}; expected a number that "
+            "fits a float."
+        )
     if _is_real(value):
         return float(value)
     shape = f" of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor | np.ndarray) else ""

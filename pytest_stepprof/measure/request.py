@@ -144,7 +144,11 @@ def _is_whole(value: object) -> bool:
 
 
 def with_state(request: StepRequest, state: object) -> StepRequest:
-    """Return the request with another state: the one declared, or what ``load`` or ``setup`` made."""
+    """Return the request with another state: the one declared, or what ``load`` or ``setup`` made.
+
+    Nothing is checked again: the person's words have passed already, and a live state beside ``setup`` or ``load``, as
+    it stands in the request that this returns, would be refused as if the person had given both.
+    """
     other = copy.copy(request)
     object.__setattr__(other, "state", state)
     return other

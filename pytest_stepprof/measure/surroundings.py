@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,12 +51,39 @@ def _switches() -> tuple[Switch, ...]:
         Switch("intra-op threads", torch.get_num_threads(), torch.set_num_threads),
         Switch("default dtype", torch.get_default_dtype(), torch.set_default_dtype),
         Switch("gradients", torch.is_grad_enabled(), torch.set_grad_enabled),
-        Switch("deterministic algorithms", torch.are_deterministic_algorithms_enabled(), _use_deterministic_algorithms),
+        Switch("deterministic algorithms", _deterministic(), _set_deterministic),
+        Switch("float32 matrix products", _matrix_products(), _set_matrix_products),
+        Switch("cudnn.benchmark", torch.backends.cudnn.benchmark, partial(setattr, torch.backends.cudnn, "benchmark")),
+        Switch("anomaly detection", torch.is_anomaly_enabled(), torch.set_anomaly_enabled),
+        *(
+            Switch(f"autocast on {kind}", torch.is_autocast_enabled(kind), partial(torch.set_autocast_enabled, kind))
+            for kind in ("cpu", "cuda")
+        ),
     )
 
 
-def _use_deterministic_algorithms(on: bool) -> None:
-    torch.use_deterministic_algorithms(on)
+_DETERMINISTIC = ("off", "only warns", "on")  # in the order of torch's debug mode
+_BY_BACKEND = "set by backend"
+
+
+def _deterministic() -> str:
+    return _DETERMINISTIC[torch.get_deterministic_debug_mode()]
+
+
+def _set_deterministic(mode: str) -> None:
+    torch.set_deterministic_debug_mode(_DETERMINISTIC.index(mode))
+
+
+def _matrix_products() -> str:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch then refuses to give one word for all of them
+        return _BY_BACKEND
+
+
+def _set_matrix_products(precision: str) -> None:
+    if precision != _BY_BACKEND:
+        torch.set_float32_matmul_precision(precision)
 
 
 def _put_back(random_state: RandomState, changed: list[str], *, collecting: bool, switches: tuple[Switch, ...]) -> None:

@@ -10,24 +10,40 @@ from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.report.results import compared_text, sampled_text
 
 
-def checked_lines(comparisons: Sequence[TestComparison], baseline: str, *, verbose: bool) -> Iterator[str]:
+def checked_lines(
+    comparisons: Sequence[TestComparison], baseline: str, *, broken: int = 0, verbose: bool
+) -> Iterator[str]:
     """Count the results by what became of them, then name those that nothing can be said about.
 
-    What was compared by a sample is always said; the tolerances of every test only when it is to be ``verbose``, since
-    a test that fails has told its own.
+    ``broken`` tests ended in an error before there was a result. What was compared by a sample, or by a pattern that
+    no leaf has, is always said, and so is what differs without failing, and what became of quality; the tolerances of
+    every test only when it is to be ``verbose``, since a test that fails has told its own.
     """
     counts = Counter(_answer(comparison) for comparison in comparisons)
-    answers = ", ".join(f"{number} {answer}" for answer, number in sorted(counts.items())) or "no test had one"
+    answers = [f"{number} {answer}" for answer, number in sorted(counts.items())]
+    answers += [f"{counted(broken, 'test')} broke"] if broken else []
     checked = sum(comparison.outputs is not None for comparison in comparisons)
     results = f"{checked} of {counted(len(comparisons), 'result')}"
-    yield f"stepprof: {results} checked against baseline '{printable(baseline)}': {answers}"
+    told = ", ".join(answers) or "no test had one"
+    yield f"stepprof: {results} checked against baseline '{printable(baseline)}': {told}"
     for comparison in comparisons:
         reasons = "; ".join(reason.text for reason in comparison.reasons if reason.weight == "decides")
         if reasons and comparison.outputs is None:
             yield printable(f"  {comparison.node_id}: {comparison.verdict}: {reasons}")
         if comparison.outputs is not None:
-            texts = (*(compared_text(comparison.outputs) if verbose else ()), *sampled_text(comparison.outputs))
-            yield from (printable(f"  {comparison.node_id}: outputs: {text}") for text in texts)
+            yield from (printable(f"  {comparison.node_id}: {text}") for text in _texts(comparison, verbose=verbose))
+
+
+def _texts(comparison: TestComparison, *, verbose: bool) -> Iterator[str]:
+    """What is said of one result that was compared; a test that failed has given its reasons itself."""
+    outputs = comparison.outputs
+    reasons = () if comparison.failed_gates else comparison.reasons
+    yield from (f"{reason.gate}: {reason.text}" for reason in reasons if reason.gate in ("outputs", "quality"))
+    if outputs is not None:
+        told = any(outputs.note in reason.text for reason in comparison.reasons) if outputs.note else True
+        notes = () if outputs.note is None or told else (outputs.note,)
+        compared = compared_text(outputs) if verbose else ()
+        yield from (f"outputs: {text}" for text in (*notes, *compared, *sampled_text(outputs)))
 
 
 def _answer(comparison: TestComparison) -> str:

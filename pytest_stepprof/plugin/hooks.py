@@ -50,6 +50,11 @@ def _shares_the_machine(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
 
 
+def leaves_tests_to_workers(config: pytest.Config) -> bool:
+    """Whether this process is pytest-xdist's controller, which runs no test itself."""
+    return _shares_the_machine(config) and not hasattr(config, "workerinput")
+
+
 def _refuse_what_cannot_be(config: pytest.Config) -> None:
     try:
         options.check(config)
@@ -107,13 +112,16 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Begin the test's own body with the same random numbers, whatever its fixtures have drawn."""
-    if SEED_KEY in item.config.stash:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Begin the test's own body with the same random numbers, whatever its fixtures have drawn.
+
+    This is the last hook before the body: pytest-randomly seeds in ``pytest_runtest_call``, each session anew.
+    """
+    if SEED_KEY in pyfuncitem.config.stash:
         from pytest_stepprof.measure.random_state import seed_everything
 
-        seed_everything(item.config.stash[SEED_KEY])
-        del item.config.stash[SEED_KEY]
+        seed_everything(pyfuncitem.config.stash[SEED_KEY])
+        del pyfuncitem.config.stash[SEED_KEY]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -123,7 +131,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
-        if SEED_KEY in item.config.stash:  # the test's setup has failed
+        if SEED_KEY in item.config.stash:  # the test's body was never reached
             del item.config.stash[SEED_KEY]
         if RANDOM_STATE_KEY in item.stash:
             from pytest_stepprof.measure.random_state import restore_random_state

@@ -10,8 +10,10 @@ from pytest_stepprof.measure.outputs.stored import stored_payload
 from pytest_stepprof.measure.outputs.summary import summarize_leaves
 from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.record.comparison import TestComparison
+from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch, StoredOutputs
 from pytest_stepprof.record.settings import GateMode
+from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.store.directory import Store
 
 LEAVES_SHOWN = 20
@@ -94,3 +96,17 @@ class Joining:
         left_out = len(by_path) - len(list(by_path)[: self._most_leaves])
         if left_out:
             yield f"test {node_id}: and {left_out} more places (-v shows all)"
+
+
+def poor_baseline_lines(measurements: tuple[Measurement, ...]) -> list[tuple[str, bool]]:
+    """Say at once, and not at the first comparison, that a baseline was measured on a busy machine."""
+    busy = sum(any(notice.code == "busy machine" for notice in one.notices) for one in measurements)
+    if not busy:
+        return []
+    return [
+        (
+            f"stepprof: {busy} of {counted(len(measurements), 'test')} waited for a core: times compared with this "
+            "baseline will see little. Add a session from a quieter machine, or with OMP_NUM_THREADS=1.",
+            True,
+        )
+    ]

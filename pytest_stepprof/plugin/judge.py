@@ -84,12 +84,12 @@ class Judge:
         found = newest(self.sessions, test.key)
         if found is None:
             return unmeasured(test, "no baseline", (f"Baseline '{self.baseline}' does not hold this test.",))
-        conditions = other_conditions(found[1], step)
+        quality = compare_quality(found[1].quality, step.quality)
+        conditions = other_conditions(found[1], step, quality_decides=quality.decides)
         if conditions:
-            undeclared = compare_quality(found[1].quality, step.quality).obstacles
-            return unmeasured(test, "not comparable", (*conditions, *undeclared))
+            return unmeasured(test, "not comparable", (*conditions, *quality.obstacles))
         outputs = self._outputs(step, found[1], settings)
-        return result_alone(test, found[1], step.quality, outputs, settings)
+        return result_alone(test, found[1], quality, outputs, settings)
 
     def _in_force(self, settings: JudgeSettings) -> JudgeSettings:
         return msgspec.structs.replace(settings, counters="off", time="off") if self.results_only else settings
@@ -127,6 +127,12 @@ def load_judges(config: pytest.Config, store: Store) -> tuple[list[Judge], tuple
     unreadable: list[str] = []
     for name in dict.fromkeys((compared or saved or "", saved or compared or "")):
         sessions, reasons = _readable(store, name)
+        if reasons and name == saved:
+            raise pytest.UsageError(
+                f"stepprof: sessions of the baseline '{name}' cannot be read, the newest one maybe, so that a result "
+                f"which was replaced on purpose could come back. Repair or delete them before you add to it: "
+                f"{' '.join(reasons)}"
+            )
         judges.append(Judge(store, name, sessions, results_only=name != compared, accept_results=accept_results))
         unreadable += reasons
     return judges, tuple(unreadable)

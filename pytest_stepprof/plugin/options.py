@@ -151,7 +151,7 @@ JUDGE_OPTIONS = (
     Option("rtol", number, None, "relative tolerance of outputs (default: by dtype)", "X", judges=True),
     Option("atol", number, None, "absolute tolerance of outputs (default: by dtype)", "X", judges=True),
     Option(
-        "tolerances",
+        "output_tolerances",
         path_tolerances,
         NO_TOLERANCES,
         "tolerances of outputs by path, in which * stands for any text: PATTERN: rtol=X atol=Y; ...",

@@ -35,13 +35,17 @@ def path_tolerances(value: object) -> tuple[ToleranceForPattern, ...]:
     if not isinstance(value, str):
         raise ValueError(_HOW_IN_A_MARKER)
     parts = [part.strip() for part in re.split(r"[;\n]", value) if part.strip()]
+    if not parts:
+        raise ValueError(f"{_HOW_IN_TEXT}, or {NO_TOLERANCES}")
     return () if parts == [NO_TOLERANCES] else tuple(_from_text(part) for part in parts)
 
 
 def _from_text(part: str) -> ToleranceForPattern:
     pattern, colon, rest = part.rpartition(":")
-    given = dict.fromkeys(_NAMES, "") | dict(_pair(word, part) for word in rest.split())
-    if not (colon and pattern.strip()) or not any(given.values()):
+    pairs = [_pair(word, part) for word in rest.split()]
+    given = dict.fromkeys(_NAMES, "") | dict(pairs)
+    said_twice = len(pairs) > len(dict(pairs))
+    if not (colon and pattern.strip()) or not any(given.values()) or said_twice:
         raise ValueError(f"{_HOW_IN_TEXT}, not {part!r}")
     rtol, atol = (_tolerance(pattern.strip(), name, given[name] or None) for name in _NAMES)
     return ToleranceForPattern(pattern.strip(), rtol, atol)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,21 +12,25 @@ import pytest
 
 import pytest_stepprof
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.result_gates import judge_runs
 from pytest_stepprof.errors import StepprofError, StoreError, UsageError
 from pytest_stepprof.measure.clock import wall_clock
 from pytest_stepprof.measure.conditions import torch_facts
 from pytest_stepprof.measure.device import TorchDevice
+from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.measure.phases import Instruments, MeasuredStep, check_step, measure_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.plugin import benchmark_bridge, hooks
 from pytest_stepprof.plugin.checked_lines import checked_lines
 from pytest_stepprof.plugin.identity import identify
+from pytest_stepprof.plugin.joining import poor_baseline_lines
 from pytest_stepprof.plugin.live_line import LiveLine
+from pytest_stepprof.plugin.places import short_path, store_directory
 from pytest_stepprof.plugin.recorded import BENCHMARK_KEY, recorded
 from pytest_stepprof.plugin.settings import judge_settings, measure_settings
 from pytest_stepprof.plugin.verdicts import Verdicts
 from pytest_stepprof.record.environment import Environment
-from pytest_stepprof.record.measurement import Measurement, TestIdentity
+from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.session import Session, SessionStatus
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.report.build import build_report
@@ -37,6 +40,7 @@ from pytest_stepprof.report.terminal import render_terminal
 from pytest_stepprof.store.directory import Store
 from pytest_stepprof.store.environment import collect_environment
 from pytest_stepprof.store.git import commit_facts
+from pytest_stepprof.store.waiting import WaitingPayloads
 
 STEP_KEY = pytest.StashKey[MeasuredStep]()
 WIDTH_OF_A_FILE = 120
@@ -55,13 +59,15 @@ class StepprofSession:
     def __init__(self, config: pytest.Config, *, measuring: bool) -> None:
         self._config = config
         self._measuring = measuring
-        self._store = Store(_directory(config))
+        self._store = Store(store_directory(config))
         self._started = datetime.now(UTC)
         self._session_id = self._store.new_session_id(self._started)
         self._verdicts = Verdicts(config, self._store)
         self._live = LiveLine(config)
         self._measured: dict[str, MeasuredStep] = {}
+        self._payloads = WaitingPayloads()
         self._did_not_pass: dict[str, str] = {}
+        self._broke: dict[str, str] = {}
         self._environment: Environment | None = None
         self._closing_lines = [
             (f"stepprof: warning: left out of the baseline: {why}", True) for why in self._verdicts.unreadable
@@ -77,7 +83,7 @@ class StepprofSession:
         if self._config.getoption("stepprof_baseline"):
             judge = self._verdicts.judge
             with_baseline = f", baseline '{printable(judge.baseline)}' ({counted(len(judge.sessions), 'session')})"
-        return f"stepprof: {doing}, records in {_short_path(self._store.directory)}{with_baseline}"
+        return f"stepprof: {doing}, records in {short_path(self._store.directory)}{with_baseline}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -97,7 +103,7 @@ class StepprofSession:
         """Measure a step, or run it once when this session only checks results."""
         if not self._measuring:
             step = check_once(item, request, under_test)
-            item.stash[STEP_KEY] = step
+            item.stash[STEP_KEY] = dataclasses.replace(step, output=None)  # the person's tensors are not kept
             return step
         name = printable(item.name)
         instruments = Instruments(
@@ -120,9 +126,15 @@ class StepprofSession:
         finally:
             self._live.clear()
         step = recorded(item, benchmark, self._with_trace_named(_with_judge(step, judge)))
-        item.stash[STEP_KEY] = step
-        self._measured[test.key] = dataclasses.replace(step, output=None)  # the person's tensors are not kept
+        item.stash[STEP_KEY] = dataclasses.replace(step, output=None)  # the person's tensors are not kept
+        self._measured[test.key] = dataclasses.replace(step, output=None, outputs=self._put_aside(step.outputs))
         return step
+
+    def _put_aside(self, outputs: TakenOutputs) -> TakenOutputs:
+        """Let a result wait outside of memory until the session is stored: a suite may have many, up to 64 MiB each."""
+        if outputs.stored.payload_sha256 is not None:
+            self._payloads.add(outputs.stored.payload_sha256, outputs.payload)
+        return TakenOutputs(stored=outputs.stored, payload=b"")
 
     def _with_trace_named(self, step: MeasuredStep) -> MeasuredStep:
         if step.trace_path is None or step.measurement is None:
@@ -168,6 +180,12 @@ class StepprofSession:
             self._did_not_pass.pop(identify(item).key, None)
         return result
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        """Let go of the test's result, which pytest would keep with the item until the session ends."""
+        if STEP_KEY in item.stash:
+            del item.stash[STEP_KEY]
+
     def _pass_judgement(self, item: pytest.Item, step: MeasuredStep) -> None:
         try:
             comparison = self._verdicts.compare(item, step, self._facts())
@@ -185,6 +203,17 @@ class StepprofSession:
             failure = self._verdicts.failure(step, judged, baseline)
             if failure is not None:
                 pytest.fail(failure, pytrace=False)
+        self._judge_runs(item, step)
+
+    def _judge_runs(self, item: pytest.Item, step: MeasuredStep) -> None:
+        """Fail a test whose runs measured another step than the one that was checked, where no comparison has."""
+        if step.measurement is None:
+            return
+        judged = judge_runs(step.measurement, judge_settings(item).outputs)
+        if judged.failed:
+            self._mark_benchmark_as_wrong(item)
+            self._did_not_pass[identify(item).key] = item.nodeid
+            pytest.fail(f"stepprof: {'; '.join(said.text for said in judged.reasons)}", pytrace=False)
 
     def _facts(self) -> Environment:
         if self._environment is None:
@@ -203,6 +232,8 @@ class StepprofSession:
         if BENCHMARK_KEY not in item.stash:
             benchmark_bridge.use_in_vain(getattr(item, "funcargs", {}).get("benchmark"))
         self._did_not_pass[test.key] = item.nodeid
+        if broke:
+            self._broke[test.key] = item.nodeid
 
     def _mark_benchmark_as_wrong(self, item: pytest.Item) -> None:
         if BENCHMARK_KEY in item.stash:
@@ -224,17 +255,14 @@ class StepprofSession:
             reporter = self._config.pluginmanager.get_plugin("terminalreporter")
             self._verdicts.joining.show(reporter, wanted, self._measured)
         self._record = self._session_record("interrupted" if self._interrupted else _status(exitstatus))
-        payloads = {
-            step.outputs.stored.payload_sha256: step.outputs.payload
-            for step in self._measured.values()
-            if step.outputs.stored.payload_sha256 is not None
-        }
+        digests = [step.outputs.stored.payload_sha256 for step in self._measured.values()]
+        self._payloads.keep_only(digest for digest in digests if digest is not None)
         try:
-            self._stored_at = _short_path(self._store.save_session(self._record, payloads))
+            self._stored_at = short_path(self._store.save_session(self._record, self._payloads))
             if wanted:
                 self._store.append_to_baseline(wanted, self._record)
                 self._closing_lines.append((f"stepprof: added to the baseline '{printable(wanted)}'", False))
-                self._closing_lines += _poor_baseline_lines(self._record.measurements)
+                self._closing_lines += poor_baseline_lines(self._record.measurements)
                 self._closing_lines += [
                     (f"stepprof: added without comparing its result: {node_id} (not comparable)", True)
                     for node_id in self._verdicts.joining.unchecked(self._measured)
@@ -244,6 +272,8 @@ class StepprofSession:
                 self._refuse(session, f"the baseline '{printable(wanted)}' stays as it is: {error}")
             else:
                 self._closing_lines.append((f"stepprof: warning: this session was not stored: {error}", True))
+        finally:
+            self._payloads.close()
 
     def _leave_out_what_did_not_pass(self) -> None:
         """Keep what an xfailed or skipped test has measured out of a session that may join a baseline."""
@@ -287,11 +317,23 @@ class StepprofSession:
             terminalreporter.section("stepprof", sep="=", bold=True)
             terminalreporter.write_line(render_terminal(document, width=width, colour=writer.hasmarkup).rstrip())
         if not self._measuring:
-            checked, verbose = tuple(self._verdicts.comparisons.values()), self._config.get_verbosity() >= 1
-            for line in checked_lines(checked, self._verdicts.judge.baseline, verbose=verbose):
+            for line in self._checked_lines():
                 terminalreporter.write_line(line)
         for line, alarming in self._closing_lines:
             terminalreporter.write_line(line, red=alarming)
+
+    def _checked_lines(self) -> Iterator[str]:
+        baseline = self._verdicts.judge.baseline
+        if hooks.leaves_tests_to_workers(self._config):
+            yield (
+                f"stepprof: pytest-xdist's workers checked results against baseline '{printable(baseline)}': a test "
+                "whose result differs says so itself"
+            )
+            return
+        checked = self._verdicts.comparisons
+        broken = len(self._broke.keys() - checked.keys())
+        verbose = self._config.get_verbosity() >= 1
+        yield from checked_lines(tuple(checked.values()), baseline, broken=broken, verbose=verbose)
 
 
 def _with_judge(step: MeasuredStep, settings: JudgeSettings) -> MeasuredStep:
@@ -307,34 +349,7 @@ def _forget_earlier_attempt(item: pytest.Item) -> None:
     item.user_properties[:] = [entry for entry in item.user_properties if not str(entry[0]).startswith("stepprof_")]
 
 
-def _poor_baseline_lines(measurements: tuple[Measurement, ...]) -> list[tuple[str, bool]]:
-    """Say at once, and not at the first comparison, that a baseline was measured on a busy machine."""
-    busy = sum(any(notice.code == "busy machine" for notice in one.notices) for one in measurements)
-    if not busy:
-        return []
-    return [
-        (
-            f"stepprof: {busy} of {counted(len(measurements), 'test')} waited for a core: times compared with this "
-            "baseline will see little. Add a session from a quieter machine, or with OMP_NUM_THREADS=1.",
-            True,
-        )
-    ]
-
-
-def _directory(config: pytest.Config) -> Path:
-    asked: str | None = config.getoption("stepprof_dir")
-    if asked:
-        return Path(config.invocation_params.dir, asked)
-    return Path(config.rootpath, config.getini("stepprof_dir") or ".stepprof")
-
-
 def _status(exitstatus: int) -> SessionStatus:
     if exitstatus == pytest.ExitCode.OK:
         return "passed"
     return "failed" if exitstatus == pytest.ExitCode.TESTS_FAILED else "interrupted"
-
-
-def _short_path(path: Path) -> str:
-    """Return a path as the person sees it from where they are."""
-    here = Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_posix()

@@ -31,6 +31,6 @@ def measure_settings(item: pytest.Item) -> MeasureSettings:
 def judge_settings(item: pytest.Item) -> JudgeSettings:
     """Return how a test is judged, from marker, command line, ini and defaults."""
     values = options.resolve(item.config, hooks.marker_keywords(item))
-    tolerances = tuple(PathTolerance(**one._asdict()) for one in values["tolerances"])
-    plain = {option.name: values[option.name] for option in options.JUDGE_OPTIONS}
-    return JudgeSettings(**plain | {"tolerances": tolerances})
+    tolerances = tuple(PathTolerance(**one._asdict()) for one in values["output_tolerances"])
+    plain = {option.name: values[option.name] for option in options.JUDGE_OPTIONS if option.name != "output_tolerances"}
+    return JudgeSettings(**plain, tolerances=tolerances)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.measurement import Measurement
@@ -86,14 +87,12 @@ def _origin(session: Session, comparison: Comparison | None, stored_at: str | No
 
 def _baseline_texts(comparison: Comparison) -> list[Text]:
     newest_first = comparison.baseline_sessions[::-1]
-    sessions = ", ".join(newest_first[:_SESSIONS_NAMED]) or "none stored"
-    sessions += f" and {len(newest_first) - _SESSIONS_NAMED} older" if len(newest_first) > _SESSIONS_NAMED else ""
+    sessions = first_few(newest_first, _SESSIONS_NAMED, rest="older") or "none stored"
     count = comparison.tests_sharing_level
     sharing = "1 test uses the error level alone" if count == 1 else f"{count} tests share the error level"
     texts = [Text(f"compared with: baseline '{comparison.baseline}', sessions: {sessions}; {sharing}")]
     if comparison.missing:
-        left_out = len(comparison.missing) - _MISSING_NAMED
-        missing = ", ".join(comparison.missing[:_MISSING_NAMED]) + (f" and {left_out} more" if left_out > 0 else "")
+        missing = first_few(comparison.missing, _MISSING_NAMED)
         texts.append(Text(f"in the baseline, not measured here: {missing}", tone="attention"))
     return texts
 

@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
 from pytest_stepprof.report.document import Text
@@ -42,12 +43,8 @@ def _conditions(scenario: Scenario) -> list[str]:
 
 
 def _batch(scenario: Scenario) -> str:
-    leaves = [_leaf(leaf) for leaf in scenario.batch[:_LEAVES_SHOWN]]
-    left_out = len(scenario.batch) - len(leaves)
-    leaves += [f"{left_out} more"] if left_out > 0 else []
-    return (
-        f"{', '.join(leaves) or 'none'} (from {scenario.batch_source})" if scenario.batch_source else ", ".join(leaves)
-    )
+    leaves = first_few([_leaf(leaf) for leaf in scenario.batch], _LEAVES_SHOWN)
+    return f"{leaves or 'none'} (from {scenario.batch_source})" if scenario.batch_source else leaves
 
 
 def _leaf(leaf: InputLeaf) -> str:

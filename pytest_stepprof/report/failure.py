@@ -4,6 +4,7 @@ import re
 
 from pytest_stepprof.analysis.counters import counter_text
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
@@ -120,8 +121,7 @@ def _evidence(comparison: TestComparison, unit: Unit, samples_per_step: int | No
     if deciding:
         gate = min(deciding, key=lambda reason: _rank(reason, comparison.failed_gates)).gate
         texts = [reason.text for reason in deciding if reason.gate == gate]
-        more = f"; and {len(texts) - _REASONS_IN_A_LINE} more" if len(texts) > _REASONS_IN_A_LINE else ""
-        return "; ".join(texts[:_REASONS_IN_A_LINE]) + more
+        return first_few(texts, _REASONS_IN_A_LINE, separator="; ")
     if comparison.time is not None:  # a slowdown where the time gate warns or is off: its reason decides nothing
         said = [reason.text for reason in comparison.reasons if reason.gate == "time"]
         return "; ".join(said or time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step))

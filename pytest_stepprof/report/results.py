@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.record.comparison import TestComparison
 from pytest_stepprof.record.measurement import Measurement
@@ -42,7 +43,8 @@ def sampled_text(outputs: OutputComparison) -> tuple[str, ...]:
     """Name the leaves of which only a sample was compared."""
     if not outputs.sampled:
         return ()
-    return (f"compared by a sample, norms and a digest: {_paths(outputs.sampled)}",)
+    paths = first_few([path or "the result" for path in outputs.sampled], _PATHS_NAMED)
+    return (f"compared by a sample, norms and a digest: {paths}",)
 
 
 def _used(used: UsedTolerance, preposition: str) -> str:
@@ -62,21 +64,14 @@ def _stored_sample(measurement: Measurement) -> str:
     limit = byte_size(measurement.settings.outputs_limit_bytes)
     return (
         f"a sample, norms and a digest, because all of it is above the limit of {limit}: "
-        f"{', '.join(_kept(sampled))} (--stepprof-outputs-limit)"
+        f"{first_few([*_kept(sampled)], _PATHS_NAMED)} (--stepprof-outputs-limit)"
     )
 
 
 def _kept(nodes: list[OutputNode]) -> Iterator[str]:
-    for node in nodes[:_PATHS_NAMED]:
+    for node in nodes:
         if node.sample is not None:
             yield f"{node.path or 'the result'} ({node.sample.kept} of {node.sample.elements} elements)"
-    if len(nodes) > _PATHS_NAMED:
-        yield f"and {len(nodes) - _PATHS_NAMED} more"
-
-
-def _paths(paths: tuple[str, ...]) -> str:
-    named = ", ".join(path or "the result" for path in paths[:_PATHS_NAMED])
-    return named + (f" and {len(paths) - _PATHS_NAMED} more" if len(paths) > _PATHS_NAMED else "")
 
 
 def _quality_texts(measurement: Measurement, test: TestComparison | None) -> Iterator[Text]:

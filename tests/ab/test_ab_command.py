@@ -46,6 +46,20 @@ def test_gone(stepprof):
 """
 
 
+WITH_QUALITY = """
+import torch
+from scale import FACTOR
+
+def test_scaled(stepprof):
+    stepprof(
+        lambda: {"scaled": torch.ones(4, 8) * FACTOR},
+        state=torch.full((2,), FACTOR),
+        quality={"mean": lambda result: result["scaled"].mean()},
+        quality_margin=0.25,
+    )
+"""
+
+
 @pytest.fixture
 def called(repository, tmp_path, monkeypatch, capsys):
     """Call ``stepprof ab`` in the repository, and see that it stays as it is and that nothing else is left."""
@@ -81,6 +95,25 @@ def test_a_changed_result_fails_and_everything_is_said_and_kept(repository, call
     assert "stepprof: round 1 of 1: " in err
     assert "regressed" in page.read_text()
     assert_kept(kept, base)
+
+
+@pytest.mark.parametrize(
+    ("factor", "code", "said"),
+    [
+        ("0.875", 0, "mean: 1 before, 0.875 now, 0.125 worse (margin 0.25, higher is better): kept"),
+        ("0.5", 1, "mean: 1 before, 0.5 now, 0.5 worse (margin 0.25, higher is better): lost"),
+    ],
+)
+def test_quality_decides_between_base_and_head_in_place_of_equal_outputs(repository, called, factor, code, said):
+    files = {"scale.py": "FACTOR = 1.0\n", "test_step.py": WITH_QUALITY, "conftest.py": "", "pytest.ini": "[pytest]\n"}
+    repository.commit(files)
+    repository.write({"scale.py": f"FACTOR = {factor}\n"})
+    found, out, err = called("HEAD", "--rounds=1", "--seed=3", "--", *QUICK)
+    assert found == code, out + err
+    assert said in out
+    assert "quality: decides in place of equal outputs, which were not required" in out
+    assert "started from other weights" in out
+    assert ("regressed (quality)" in out) == bool(code)
 
 
 def assert_kept(kept, base):

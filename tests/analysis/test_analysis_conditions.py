@@ -6,7 +6,12 @@ import msgspec
 import pytest
 from sample_records import sample_measurement, sample_session
 
-from pytest_stepprof.analysis.conditions import other_conditions, other_conditions_of_time, other_machine
+from pytest_stepprof.analysis.conditions import (
+    changes_up_to_quality,
+    other_conditions,
+    other_conditions_of_time,
+    other_machine,
+)
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
@@ -17,6 +22,10 @@ _HERE = sample_session().environment
 def _under(**scenario: Any) -> Measurement:
     base = sample_measurement()
     return msgspec.structs.replace(base, scenario=msgspec.structs.replace(base.scenario, **scenario))
+
+
+def forbidding(before: Measurement, now: Measurement) -> tuple[str, ...]:
+    return other_conditions(before, now, quality_decides=False)
 
 
 _OF_TIME: dict[str, tuple[Any, str]] = {
@@ -50,21 +59,21 @@ _FREE: dict[str, Any] = {
 @pytest.mark.parametrize("field", _OF_RESULT)
 def test_what_changes_the_result_is_named_with_what_it_was_and_is(field: str) -> None:
     value, text = _OF_RESULT[field]
-    assert other_conditions(_under(), _under(**{field: value})) == (text,)
+    assert forbidding(_under(), _under(**{field: value})) == (text,)
 
 
 @pytest.mark.parametrize("field", _OF_TIME)
 def test_what_changes_only_the_time_leaves_the_outputs_to_compare(field: str) -> None:
     value, text = _OF_TIME[field]
     before, now = _under(), _under(**{field: value})
-    assert other_conditions(before, now) == ()
+    assert forbidding(before, now) == ()
     assert other_conditions_of_time(before.scenario, now.scenario) == (text,)
 
 
 @pytest.mark.parametrize("field", _FREE)
 def test_words_labels_and_compilation_may_change(field: str) -> None:
     before, now = _under(), _under(**{field: _FREE[field]})
-    assert (other_conditions(before, now), other_conditions_of_time(before.scenario, now.scenario)) == ((), ())
+    assert (forbidding(before, now), other_conditions_of_time(before.scenario, now.scenario)) == ((), ())
 
 
 def test_no_field_of_the_scenario_is_forgotten() -> None:
@@ -79,7 +88,7 @@ def test_another_device_of_one_kind_is_another_time_only() -> None:
         )
         for index, model in enumerate(("Example GPU", "Other GPU"))
     )
-    assert other_conditions(first, second) == ()
+    assert forbidding(first, second) == ()
     assert other_conditions_of_time(first.scenario, second.scenario) == (
         "device: cuda:0 Example GPU -> cuda:1 Other GPU",
     )
@@ -98,24 +107,51 @@ def test_other_settings_with_the_same_weights_are_told_apart_where_both_are_know
     before: str, now: str, told: tuple[str, ...]
 ) -> None:
     then, here = (sample_measurement(start_settings_digest=digest) for digest in (before, now))
-    assert other_conditions(then, here) == told
+    assert forbidding(then, here) == told
 
 
-def test_other_weights_are_told_without_the_settings() -> None:
+_OTHER_SETTINGS = "started from other optimizer settings, or with other parts in state="
+
+
+def test_other_weights_and_other_settings_are_both_told() -> None:
     then = sample_measurement(start_settings_digest="a")
     here = sample_measurement(start_settings_digest="b", start_state_digest="f" * 64)
-    assert other_conditions(then, here) == ("started from other weights",)
+    assert forbidding(then, here) == ("started from other weights", _OTHER_SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("weights", "settings", "named"),
+    [
+        ("f" * 64, "a", ("started from other weights",)),
+        ("1" * 64, "b", (_OTHER_SETTINGS,)),
+        ("f" * 64, "b", ("started from other weights", _OTHER_SETTINGS)),
+        ("1" * 64, "a", ()),
+    ],
+)
+def test_where_quality_decides_another_start_is_named_and_left_to_the_measures(
+    weights: str, settings: str, named: tuple[str, ...]
+) -> None:
+    then = sample_measurement(start_state_digest="1" * 64, start_settings_digest="a")
+    here = sample_measurement(start_state_digest=weights, start_settings_digest=settings)
+    assert other_conditions(then, here, quality_decides=True) == ()
+    assert changes_up_to_quality(then, here) == named
+
+
+def test_where_quality_decides_another_mode_still_forbids() -> None:
+    then, here = _under(), _under(module_mode="eval", autocast=("cpu bfloat16",))
+    assert other_conditions(then, here, quality_decides=True) == ("module mode: train -> eval",)
+    assert changes_up_to_quality(then, here) == ("autocast: none -> cpu bfloat16",)
 
 
 def test_equal_measurements_have_equal_conditions() -> None:
-    assert other_conditions(sample_measurement(), sample_measurement(notices=(), wall_clock_s=9.0)) == ()
+    assert forbidding(sample_measurement(), sample_measurement(notices=(), wall_clock_s=9.0)) == ()
 
 
 def test_everything_that_differs_is_listed_scenario_first() -> None:
     now = msgspec.structs.replace(
         _under(module_mode="eval", batch=()), start_state_digest="a" * 64, first_batch_digest="b" * 64
     )
-    assert other_conditions(_under(), now) == (
+    assert forbidding(_under(), now) == (
         "batch: Tensor float32 (4, 8) cpu -> nothing",
         "module mode: train -> eval",
         "started from other weights",
@@ -129,7 +165,7 @@ def test_a_batch_that_changed_is_told_leaf_by_leaf() -> None:
         InputLeaf(path="['x']", type_name="Tensor", shape=(8, 8), dtype="float32", device="cpu", requires_grad=True),
         InputLeaf(path="['n']", type_name="int"),
     )
-    assert other_conditions(_under(batch=then), _under(batch=here)) == (
+    assert forbidding(_under(batch=then), _under(batch=here)) == (
         "batch: ['x'] Tensor float32 (4, 8) cpu -> Tensor float32 (8, 8) cpu requires grad; ['n'] nothing -> int",
     )
 
@@ -139,16 +175,14 @@ def test_a_batch_of_many_changed_leaves_names_five() -> None:
         tuple(InputLeaf(path=f"[{index}]", type_name="Tensor", dtype=dtype) for index in range(40))
         for dtype in ("float32", "float16")
     )
-    (text,) = other_conditions(_under(batch=then), _under(batch=here))
+    (text,) = forbidding(_under(batch=then), _under(batch=here))
     assert text.count(" -> ") == 5
-    assert text.endswith("; 35 more leaves")
+    assert text.endswith("; and 35 more")
 
 
 def test_leaves_in_another_order_are_another_batch() -> None:
     leaves = (InputLeaf(path="['a']", type_name="int"), InputLeaf(path="['b']", type_name="int"))
-    assert other_conditions(_under(batch=leaves), _under(batch=leaves[::-1])) == (
-        "batch: the same leaves in another order",
-    )
+    assert forbidding(_under(batch=leaves), _under(batch=leaves[::-1])) == ("batch: the same leaves in another order",)
 
 
 def test_every_fact_of_a_machine_that_differs_is_named_also_those_of_one_side() -> None:

@@ -48,14 +48,14 @@ def test_the_larger_spread_of_both_sides_counts_and_both_are_named() -> None:
 def test_a_place_that_repeats_itself_differs_beyond_any_spread() -> None:
     text = _said(_differ(logits=1.0), now=_differ(loss=3e-4))
     assert text is not None
-    assert text.endswith("['logits'] is the same each time, so that this is beyond its own spread.")
+    assert text.endswith("['logits'] was the same the second time, so that this is beyond its own spread.")
 
 
 def test_three_places_are_named_and_the_others_counted() -> None:
     text = _said(_differ(a=1.0, b=1.0, c=1.0, d=1.0, e=1.0), now=_differ(a=2.0))
     assert text is not None
     assert text.count("beyond its own spread") == 2
-    assert text.endswith("; and 2 more places.")
+    assert text.endswith("; and 2 more.")
 
 
 def test_differences_without_a_size_are_not_compared() -> None:

@@ -45,6 +45,11 @@ def test_becoming_worse_by_the_margin_itself_is_allowed_however_it_rounds(
     assert not change.lost
 
 
+def test_what_is_not_finite_now_is_told_as_it_is() -> None:
+    (change,) = compare_quality([_value(0.9)], [_value(None, not_finite="nan")]).changes
+    assert quality_text(change) == "accuracy: 0.9 before, nan now (margin 0.01, higher is better): lost"
+
+
 def test_no_margin_at_all_loses_the_least_step_that_can_be_seen() -> None:
     (change,) = compare_quality([_value(0.5, margin=0.0)], [_value(0.5 - 1e-12, margin=0.0)]).changes
     assert change.lost
@@ -72,6 +77,8 @@ def test_either_direction_is_the_mirror_of_the_other(before: float, after: float
         ([_value()], [_value(margin=0.05)], "accuracy has another margin: 0.01 -> 0.05"),
         ([_value()], [_value(better="lower")], "accuracy is better when lower, and was when higher"),
         ([_value(None, not_finite="inf")], [_value()], "accuracy is inf in the baseline"),
+        ([_value(None, not_finite="nan")], [_value(None, not_finite="nan")], "accuracy is nan in the baseline"),
+        ([_value(None), _value(name="f1")], [_value(), _value(name="f1")], "accuracy is not finite in the baseline"),
         ([_value()], [_value(), _value(name="f1")], "f1 is declared only now (0.9)"),
     ],
 )
@@ -84,6 +91,12 @@ def test_a_measure_that_is_not_declared_alike_is_not_compared_and_leaves_equalit
     assert not judged.failed
     assert [(reason.gate, reason.weight) for reason in judged.reasons] == [("quality", "warns"), ("quality", "informs")]
     assert judged.reasons[0].text == f"Quality is not comparable, so that equal outputs are required: {obstacle}"
+
+
+@pytest.mark.parametrize(("mode", "weight"), [("fail", "warns"), ("warn", "warns"), ("off", "informs")])
+def test_a_measure_that_cannot_be_compared_warns_unless_nobody_asks_about_results(mode: Any, weight: str) -> None:
+    judged = judge_quality(compare_quality([], [_value()]), mode)
+    assert (judged.failed, [reason.weight for reason in judged.reasons]) == (False, [weight, "informs"])
 
 
 def test_without_a_declaration_there_is_nothing_to_say() -> None:

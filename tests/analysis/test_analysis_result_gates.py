@@ -7,6 +7,7 @@ import pytest
 from sample_records import sample_measurement, sample_session
 
 from pytest_stepprof.analysis.compare import compare_test
+from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.analysis.result_gates import result_alone
 from pytest_stepprof.record.comparison import Gate, TestComparison
 from pytest_stepprof.record.measurement import Measurement
@@ -260,6 +261,34 @@ def test_another_margin_closes_the_way_that_quality_opened() -> None:
     assert _texts(found, "quality")[0].endswith("accuracy has another margin: 0.01 -> 0.5")
 
 
+@pytest.mark.parametrize("now", [0.9, None], ids=["finite", "not finite"])
+def test_a_measure_that_was_not_finite_in_the_baseline_leaves_equality_required(now: float | None) -> None:
+    before = _measured(quality=_accuracy(None))
+    found = _compare(_measured(quality=_accuracy(now)), before, _DIFFER)
+    assert (found.verdict, found.failed_gates, found.quality) == ("regressed", ("outputs",), ())
+    assert "accuracy is not finite in the baseline" in _texts(found, "quality")[0]
+    assert _weights(found, "quality") == ["warns", "informs"]
+    assert _compare(_measured(quality=_accuracy(now)), before).failed_gates == ()
+
+
+def test_with_the_gate_off_a_missing_declaration_informs() -> None:
+    for changes in ({}, _SMALLER):  # compared, and not comparable
+        now = _measured(quality=_accuracy(), **changes)
+        found = _compare(now, outputs=_DIFFER, judge=JudgeSettings(outputs="off"))
+        assert (found.failed_gates, _weights(found, "quality")) == ((), ["informs", "informs"])
+
+
+def test_another_learning_rate_is_named_and_left_to_the_measures() -> None:
+    before = _measured(quality=_accuracy(), start_settings_digest="a")
+    now = _measured(0.5e6, quality=_accuracy(), start_settings_digest="b")
+    found = _compare(now, before, _DIFFER)
+    assert (found.verdict, found.failed_gates) == ("improved", ())
+    assert _texts(found, "conditions") == [
+        "started from other optimizer settings, or with other parts in state=",
+        "Compared all the same, because quality was declared.",
+    ]
+
+
 def test_more_operators_of_a_step_that_was_meant_to_change_are_a_warning() -> None:
     before = _measured(quality=_accuracy())
     altered = _compare(_measured(operator_calls=60, quality=_accuracy()), before, _DIFFER)
@@ -275,7 +304,8 @@ def _alone(
     outputs: OutputComparison, quality: tuple[QualityValue, ...] = (), mode: GateMode = "fail"
 ) -> TestComparison:
     before = _measured(quality=_accuracy() if quality else (), repeated=_DIFFER)
-    return result_alone(before.test, before, quality, outputs, JudgeSettings(outputs=mode))
+    compared = compare_quality(before.quality, quality)
+    return result_alone(before.test, before, compared, outputs, JudgeSettings(outputs=mode))
 
 
 @pytest.mark.parametrize(
@@ -303,3 +333,10 @@ def test_a_result_alone_is_put_beside_the_baselines_own_spread() -> None:
 def test_quality_decides_about_a_result_alone(value: float, verdict: str, failed: tuple[str, ...]) -> None:
     found = _alone(_DIFFER, _accuracy(value))
     assert (found.verdict, found.failed_gates, found.quality[0].after) == (verdict, failed, value)
+
+
+def test_other_weights_come_with_what_to_look_for() -> None:
+    found = _compare(_measured(start_state_digest="f" * 64))
+    assert found.verdict == "not comparable"
+    assert "a test without stepprof made it first" in _texts(found, "conditions")[-1]
+    assert "torch.manual_seed" not in " ".join(_texts(_compare(_measured(first_batch_digest="f" * 64)), "conditions"))

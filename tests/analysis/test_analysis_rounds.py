@@ -216,6 +216,17 @@ def test_other_conditions_are_not_compared() -> None:
     assert [reason.text for reason in test.reasons] == ["started from other weights"]
 
 
+def test_other_conditions_that_quality_might_have_permitted_say_why_it_did_not() -> None:
+    quality = (QualityValue(name="accuracy", value=0.9, margin=0.01, better="higher"),)
+    head = [session(measured(start_state_digest="f" * 64, quality=quality))] * 5
+    (test,) = compared([session(measured())] * 5, head).tests
+    assert test.verdict == "not comparable"
+    assert [reason.text for reason in test.reasons] == [
+        "started from other weights",
+        "accuracy is declared only now (0.9)",
+    ]
+
+
 def test_a_declared_quality_decides_over_rounds_too() -> None:
     differ = {"t.py::a": changed(_EQUAL, status="differ")}
     base, kept, lost = (

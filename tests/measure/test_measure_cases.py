@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-import real_measuring
 import torch
-from real_measuring import SETTINGS, bits, compared, measured, measurement_of, notices_of, places
+from measuring import SHORT_WINDOW, bits, codes, compared, measurement_of, places
+from measuring import measured_with_window as measured
 from small_training import OPTIMIZERS
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pytest_stepprof.errors import StateError
 from pytest_stepprof.measure.phases import MeasuredStep
 
-quick = real_measuring.quick
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 CARELESS = ("adam", "adam foreach amsgrad", "adamw fused", "sgd momentum", "rmsprop", "adagrad")
 """Optimizers whose ``load_state_dict`` goes on working in the tensors that it was given."""
@@ -72,7 +72,7 @@ def test_no_run_writes_into_what_the_next_run_starts_from(optimizer: str, steps_
     assert bits(training.state) == before
     again = training.measure(check_steps=2, check_parameters=True)
     assert compared(seen, again).status == "equal"
-    assert notices_of(seen) == notices_of(again) == []
+    assert codes(seen) == codes(again) == []
 
 
 def test_weights_are_what_they_were_and_not_what_the_run_left() -> None:
@@ -95,7 +95,7 @@ def test_the_loss_curve_does_not_depend_on_the_warm_up(clears_gradients: bool) -
     curves = []
     for warmup_steps in (1, 3):
         training = Regression(clears_gradients=clears_gradients)
-        settings = msgspec.structs.replace(SETTINGS, warmup_steps=warmup_steps)
+        settings = msgspec.structs.replace(SHORT_WINDOW, warmup_steps=warmup_steps)
         seen = training.measure(settings=settings, check_steps=5)
         assert runs_start_equal(seen)
         curves.append(seen)
@@ -250,7 +250,7 @@ def test_scale_and_growth_of_a_gradient_scaler_begin_each_run_alike(steps_before
     assert runs_start_equal(seen)
     assert training.scaler.state_dict() == before
     assert training.scaler.get_scale() == {0: 4.0, 1: 4.0, 3: 8.0}[steps_before]
-    assert notices_of(seen) == []
+    assert codes(seen) == []
 
 
 def test_a_disabled_scaler_has_nothing_to_put_back_and_is_no_error() -> None:
@@ -258,7 +258,7 @@ def test_a_disabled_scaler_has_nothing_to_put_back_and_is_no_error() -> None:
     assert training.scaler.state_dict() == {}
     seen = training.measure(check_parameters=True)
     assert runs_start_equal(seen)
-    assert notices_of(seen) == []
+    assert codes(seen) == []
 
 
 def test_an_update_that_the_scaler_skipped_is_seen_in_the_parameters() -> None:
@@ -314,7 +314,7 @@ def test_the_result_is_the_first_calls_however_often_the_step_is_called() -> Non
     seen = measured(counting.increase)
     assert counting.value > 1
     assert seen.output == 1
-    assert "step does not repeat itself" in notices_of(seen)
+    assert "step does not repeat itself" in codes(seen)
 
 
 def test_a_step_may_use_up_what_setup_builds() -> None:

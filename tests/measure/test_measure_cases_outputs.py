@@ -8,16 +8,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-import real_measuring
 import torch
-from real_measuring import compared, measured, measurement_of, notices_of, places
+from measuring import codes, compared, measurement_of, places
+from measuring import measured_with_window as measured
 from torch import nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from pytest_stepprof.errors import OutputError
 
-quick = real_measuring.quick
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 GoogLeNetOutputs = namedtuple("GoogLeNetOutputs", ["logits", "aux_logits2", "aux_logits1"])
 ONES = torch.ones(2)
@@ -280,7 +280,7 @@ def test_a_result_that_later_steps_overwrite_is_kept_as_the_first_step_gave_it()
 def test_a_step_that_writes_into_its_batch_is_told_and_its_result_is_the_first_ones() -> None:
     batch = torch.zeros(2)
     seen = measured(lambda given: given.add_(1), batches=[batch])
-    assert "input changed" in notices_of(seen)
+    assert "input changed" in codes(seen)
     assert seen.output.tolist() == [1, 1]
 
 
@@ -289,7 +289,7 @@ def test_a_view_of_the_batch_as_result_is_no_view_any_more() -> None:
     seen = measured(lambda given: given[1:3], batches=[batch])
     batch.zero_()
     assert seen.output.tolist() == [1, 2]
-    assert notices_of(seen) == []
+    assert codes(seen) == []
 
 
 # --- a step that does not agree with itself ------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_a_step_that_does_not_repeat_itself_is_told_with_its_own_spread() -> Non
     (mismatch,) = repeated.mismatches
     assert (mismatch.elements_beyond, mismatch.elements, mismatch.worst_index) == (1, 2, (1,))
     assert mismatch.largest_absolute == 0.25
-    assert "step does not repeat itself" in notices_of(seen)
+    assert "step does not repeat itself" in codes(seen)
 
 
 def test_an_own_spread_widens_no_tolerance() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import phase_bench
 import pytest
 import torch
+from measuring import codes, measured
 from phase_bench import CPU, READ_NS, SETTINGS, STEP_NS, Loader
-from plain_measuring import codes, measured
 
 from pytest_stepprof.errors import BatchError, OutputError, UsageError
 from pytest_stepprof.measure import checked_steps

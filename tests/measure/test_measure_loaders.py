@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import plain_measuring
+import measuring
 import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, Subset, TensorDataset
@@ -26,7 +26,7 @@ def measured(batches: Any, **more: Any) -> tuple[list[list[float]], MeasuredStep
         time.sleep(0.005)
         return tensor.sum()
 
-    return seen, plain_measuring.measured(step, batches=batches, **more)
+    return seen, measuring.measured(step, batches=batches, **more)
 
 
 def beginnings(seen: list[list[float]], length: int) -> list[list[list[float]]]:
@@ -208,4 +208,25 @@ def test_workers_that_go_on_drawing_are_said_to_give_another_first_batch(persist
     if persistent:
         assert notices[0].message.startswith("the repetition of the first step began with another batch")
         assert "persistent_workers=True" in notices[0].remedy
-        assert [run.same_result for run in step.measurement.runs] == [False, False]
+        assert [run.same_result for run in step.measurement.runs] == [None, None]
+
+
+class AnotherOnTheSecondPass:
+    """A loader whose second pass alone begins with another batch."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        self.passes += 1
+        return iter([torch.full((2,), float(self.passes == 2))] * 50)
+
+
+def test_a_repetition_on_another_batch_is_no_word_about_the_step() -> None:
+    _, step = measured(AnotherOnTheSecondPass())
+    measurement = measuring.measurement_of(step)
+    assert measurement.repeated is None
+    assert [run.same_result for run in measurement.runs] == [True, True]
+    assert measuring.codes(step) == ["another first batch"]
+    (notice,) = [notice for notice in measurement.notices if notice.code == "another first batch"]
+    assert notice.message.startswith("the repetition of the first step began with another batch")

@@ -388,7 +388,15 @@ def test_what_load_made_is_not_blamed_on_state():
 
 
 def test_what_load_made_is_left_alone_when_a_state_is_given(bench):
-    bench.measure(load=lambda: {1, 2}, state=(), step=lambda loaded, batch: bench.step(batch))
+    made, given = {1, 2}, []
+
+    def step(loaded, batch):
+        given.append(loaded)
+        return bench.step(batch)
+
+    bench.measure(load=lambda: made, state=(), step=step)
+    assert len(given) == bench.steps > 3
+    assert all(loaded is made for loaded in given)
 
 
 def test_the_device_under_test_may_be_text(bench):

@@ -8,8 +8,8 @@ import numpy as np
 import phase_bench
 import pytest
 import torch
+from measuring import measured
 from phase_bench import CPU, SETTINGS, Loader
-from plain_measuring import measured
 
 from pytest_stepprof.errors import UsageError
 from pytest_stepprof.measure.phases import check_step
@@ -84,6 +84,11 @@ def test_anything_else_is_an_error_with_the_measures_name(returned: Any, found: 
         measured(lambda: 1.0, quality={"q": lambda result: returned}, quality_margin=1)
 
 
+def test_a_number_that_no_float_holds_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"quality\['q'\] returned a int beyond 1.8e\+308; expected"):
+        measured(lambda: 1.0, quality={"q": lambda result: 10**400}, quality_margin=1)
+
+
 @pytest.mark.parametrize(("number", "text"), [(math.nan, "nan"), (math.inf, "inf"), (-math.inf, "-inf")])
 def test_what_is_not_finite_is_stored_as_text(number: float, text: str) -> None:
     (value,) = measured(lambda: 1.0, quality={"q": lambda result: torch.tensor(number)}, quality_margin=1).quality
@@ -139,6 +144,16 @@ def test_a_measure_gets_the_first_steps_result_apart_from_its_memory() -> None:
     assert buffer.tolist() == [0, 0]
 
 
+def test_measures_that_work_in_place_change_neither_the_output_nor_what_the_next_one_gets() -> None:
+    def spoil(result: dict[str, torch.Tensor]) -> float:
+        return float(result.pop("loss").mul_(10))
+
+    quality = {"first": spoil, "second": lambda result: result["loss"].add_(1), "third": spoil}
+    step = measured(lambda: {"loss": torch.tensor(2.0)}, quality=quality, quality_margin=1)
+    assert [value.value for value in step.quality] == [20, 3, 20]
+    assert step.output == {"loss": torch.tensor(2.0)}
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -146,6 +161,10 @@ def test_a_measure_gets_the_first_steps_result_apart_from_its_memory() -> None:
         ({"quality_margin": -0.1}, r"quality_margin is -0\.1; expected a finite number, 0 or more"),
         ({"quality_margin": math.inf}, "quality_margin is inf; expected a finite number"),
         ({"quality_margin": math.nan}, "quality_margin is nan; expected a finite number"),
+        ({"quality_margin": 10**400}, "quality_margin is 10+; expected a finite number"),
+        ({"quality": {" ": accuracy}}, "quality has a name of 1 characters; expected 1 to 100"),
+        ({"quality": {"x" * 101: accuracy}}, "quality has a name of 101 characters; expected 1 to 100"),
+        ({"quality": {"acc of /home/me/data": accuracy}}, "begins with 'acc '… is refused: it looks like an absolute"),
         ({"quality_margin": True}, "quality_margin is True; expected a finite number"),
         ({"quality_margin": "1%"}, "quality_margin is '1%'; expected a finite number"),
         ({"quality_margin": {"accuracy": "x"}}, "quality_margin is 'x'; expected a finite number"),

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import real_measuring
 import torch
-from real_measuring import bits, compared, measured, measurement_of, notices_of
+from measuring import SHORT_WINDOW, bits, codes, compared, measurement_of
+from measuring import measured_with_window as measured
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.checkpoint import checkpoint
 
 from pytest_stepprof.measure.phases import MeasuredStep
 
-quick = real_measuring.quick
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TOKENS, WIDTH = 20, 8
 
@@ -177,9 +177,9 @@ def check_one_session(training: Training, draws: tuple[str, ...] | None) -> Meas
     assert [id(parameter) for parameter in training.model.parameters()] == identities
     assert measurement.repeated is not None
     assert (measurement.repeated.status, measurement.repeated.mismatches) == ("equal", ())
-    assert [run.same_result for run in measurement.runs] == [True] * 3
+    assert [run.same_result for run in measurement.runs] == [True] * SHORT_WINDOW.runs
     assert draws is None or measurement.random_draws == draws
-    assert notices_of(seen) == []
+    assert codes(seen) == []
     return seen
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import phase_bench
 import pytest
 import torch
-from plain_measuring import measured
+from measuring import measured
 
 from pytest_stepprof.errors import StateError
 
@@ -43,6 +43,24 @@ def test_a_graph_that_is_freed_and_used_again() -> None:
 
     with pytest.raises(StateError, match=r"torch said: .*backward through the graph a second time"):
         measured(step, state=model, batches=[torch.ones(3)])
+
+
+def test_a_steps_own_fault_in_a_later_call_is_named_as_a_possibility_with_its_line() -> None:
+    model, calls = two_layers(), iter(range(1000))
+
+    def step(batch: torch.Tensor) -> torch.Tensor:
+        probability = model(batch).sigmoid()
+        if next(calls) == 6:
+            probability.add_(1)
+        probability.sum().backward()  # breaks here
+        return probability
+
+    with pytest.raises(StateError) as caught:
+        measured(step, state=model, batches=[torch.ones(3)])
+    said = str(caught.value)
+    assert "Either the step changes a tensor in place that its backward pass needs, or it keeps an autograd" in said
+    assert "test_measure_retained_graph.py:" in said
+    assert "(probability.sum().backward()  # breaks here)" in said
 
 
 def test_built_anew_such_a_step_can_be_measured() -> None:

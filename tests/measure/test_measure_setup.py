@@ -2,25 +2,29 @@
 
 import gc
 import random
+import tracemalloc
 import weakref
 from typing import Any
 
+import measuring
 import numpy as np
 import phase_bench
-import plain_measuring
 import pytest
 import torch
+from measuring import codes, measured
 from phase_bench import ITERATOR_NS, RESTORE_NS, Loader
-from plain_measuring import codes, measured
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
 
 from pytest_stepprof.errors import StateError, UsageError
+from pytest_stepprof.measure import beginnings
 from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.measure.state import fingerprint, snapshot
 
 bench = phase_bench.bench
 
 BUILD_NS = 8_000_000
-BUILDS = 1 + 1 + 1 + 1 + plain_measuring.FEW_STEPS.runs
+BUILDS = 1 + 1 + 1 + 1 + measuring.FEW_STEPS.runs
 """First step, its repetition, warm-up, window, and one for each run."""
 
 
@@ -118,7 +122,7 @@ def test_only_one_build_is_alive_at_a_time_and_none_afterwards() -> None:
 
 def test_the_digests_are_those_of_the_same_state_given_as_state() -> None:
     fresh = measured(train, setup=pair)
-    torch.manual_seed(plain_measuring.FEW_STEPS.seed)
+    torch.manual_seed(measuring.FEW_STEPS.seed)
     built = pair()
     kept = measured(lambda: train(built), state=built)
     assert fresh.start_state_digest == kept.start_state_digest
@@ -292,12 +296,16 @@ def on_fake_clock(bench: Any) -> Any:
 
 
 def test_the_order_of_builds_and_steps(bench: Any, on_fake_clock: Any) -> None:
-    log = [line for line in bench.big_log() if line in ("build", "capture", "iterator", "step", "restore", "verify")]
-    few = plain_measuring.FEW_STEPS
+    log = [
+        line
+        for line in bench.big_log()
+        if line in ("build", "capture", "digest", "iterator", "step", "restore", "verify")
+    ]
+    few = measuring.FEW_STEPS
     run = ["build", "iterator", *["step"] * (few.warmup_steps + few.steps_per_run)]
     assert log == [
-        *["build", "capture", "iterator", "step"],
-        *["build", "capture", "iterator", "step"],  # the repetition looks at the digests again
+        *["build", "digest", "iterator", "step"],
+        *["build", "digest", "iterator", "step"],  # the repetition looks at the digests again
         *["build", "iterator", *["step"] * few.warmup_steps],
         *["build", "iterator", *["step"] * 4],
         *run * few.runs,
@@ -317,10 +325,10 @@ def test_a_builds_time_is_loading_at_first_and_then_that_of_a_restore(
     assert RESTORE_NS != BUILD_NS
 
 
-def test_a_snapshot_for_the_digests_is_dropped_at_once(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_saw_the_start_for_the_digests_is_dropped_at_once(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[weakref.ref[Any]] = []
 
-    def capture(state: object) -> Any:
+    def see(state: object) -> Any:
         snapshot = phase_bench.FakeSnapshot(bench)
         alive.append(weakref.ref(snapshot))
         return snapshot
@@ -329,6 +337,91 @@ def test_a_snapshot_for_the_digests_is_dropped_at_once(bench: Any, monkeypatch: 
         assert [one() for one in alive] == [None] * len(alive)
         return bench.step(batch)
 
-    monkeypatch.setattr("pytest_stepprof.measure.beginnings.capture_state", capture)
+    monkeypatch.setattr("pytest_stepprof.measure.beginnings.see_state", see)
     bench.measure(setup=Building(bench), step=step, batches=Loader(bench))
     assert len(alive) == 2
+
+
+class Large:
+    """8 MB of state in parts of many kinds, and one that nobody can capture."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Linear(1000, 500)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.model(torch.ones(1, 1000)).sum().backward()
+        self.optimizer.step()
+        self.array = np.zeros(250_000)
+        self.sparse = torch.eye(2).to_sparse()
+        self.odd = Odd(1.0)
+
+
+class NoCopies(TorchDispatchMode):
+    """Writes down how many bytes every operation of torch has made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[int] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        inputs = {item.untyped_storage().data_ptr() for item in args if is_plain(item)}
+        if is_plain(result) and result.untyped_storage().data_ptr() not in inputs:
+            self.made.append(result.nbytes)
+        return result
+
+
+def is_plain(item: object) -> bool:
+    return isinstance(item, torch.Tensor) and item.layout is torch.strided
+
+
+def test_digests_of_what_was_built_are_taken_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    beginning = beginnings.BuiltBeginning(Large)
+    beginning.put_back()
+
+    def no_watch(parts: object) -> Any:
+        raise AssertionError("nobody asks for changed attributes here")
+
+    monkeypatch.setattr(snapshot, "AttributeWatch", no_watch)
+    tracemalloc.start()
+    try:
+        with NoCopies() as copies:
+            not_covered = beginning.remember()
+            beginning.check()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not_covered == (f"{__name__}.Odd",)
+    assert max(copies.made, default=0) < 100_000
+    assert peak_bytes < 3_000_000  # NumPy's and Python's memory; hashing an array makes its bytes once
+
+
+def test_having_no_room_is_not_taken_for_something_that_cannot_be_captured() -> None:
+    class Full:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        def state_dict(self) -> Any:
+            raise self.error
+
+        def load_state_dict(self, state: Any) -> None: ...
+
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), MemoryError()):
+        beginning = beginnings.BuiltBeginning(lambda error=error: [torch.ones(1), Full(error)])
+        beginning.put_back()
+        with pytest.raises(type(error)):
+            beginning.remember()
+
+
+def test_where_the_look_at_attributes_ends_is_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprint, "MOST_BYTES", 100)
+    model: Any = torch.nn.Linear(1, 1)
+    model.cache = [torch.zeros(50)]
+
+    def step() -> torch.Tensor:
+        model.cache[0].add_(1)
+        return torch.zeros(1)
+
+    measured_step = measured(step, state=model)
+    (notice,) = [one for one in measured_step.measurement.notices if one.code == "state not captured"]
+    assert notice.message.startswith("of state.cache[0] only a part was looked at")
+    assert "restore incomplete" not in codes(measured_step)

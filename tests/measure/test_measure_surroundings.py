@@ -86,3 +86,54 @@ def test_putting_back_once_is_enough_and_its_error_is_not_lost() -> None:
     with pytest.raises(StateError, match="cannot"), put_back_after(put_back):
         pass
     assert calls == ["put back"]
+
+
+SWITCHES = {
+    "deterministic algorithms on -> off": lambda: torch.use_deterministic_algorithms(False),
+    "deterministic algorithms on -> only warns": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+    "float32 matrix products highest -> medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "cudnn.benchmark False -> True": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+    "anomaly detection False -> True": lambda: torch.autograd.set_detect_anomaly(True),
+    "autocast on cpu False -> True": lambda: torch.set_autocast_enabled("cpu", True),
+    "autocast on cuda False -> True": lambda: torch.set_autocast_enabled("cuda", True),
+}
+
+
+def switches() -> tuple[object, ...]:
+    return (
+        torch.get_deterministic_debug_mode(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.benchmark,
+        torch.is_anomaly_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.is_autocast_enabled("cuda"),
+    )
+
+
+@pytest.fixture
+def _deterministic_outside():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("_deterministic_outside")
+@pytest.mark.parametrize("told", SWITCHES)
+def test_a_switch_that_a_step_changes_is_named_and_put_back(told: str) -> None:
+    before = switches()
+    with kept_surroundings() as changed:
+        SWITCHES[told]()
+        assert switches() != before
+    assert changed == [told]
+    assert switches() == before
+
+
+def test_deterministic_algorithms_that_only_warn_stay_so() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with kept_surroundings() as changed:
+            torch.use_deterministic_algorithms(True)
+        assert changed == ["deterministic algorithms only warns -> on"]
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -137,6 +137,8 @@ def test_a_session_that_measures_nothing_judges_quality_too(saved, monkeypatch, 
 
     assert result.ret == code
     assert f"1 of 1 result checked against baseline 'main': {counted}" in saved.text(result)
+    assert f"loss: 1 before, {loss} now" in saved.text(result)
+    assert "Equality was not required: quality was declared" in saved.text(result)
 
 
 def test_a_session_that_measures_nothing_says_why_quality_does_not_judge_another_model(saved, monkeypatch):

@@ -237,3 +237,42 @@ def test_the_fixture_has_to_be_an_argument(project):
     result = project.measure()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "stepprof came through request.getfixturevalue; expected it as an argument" in project.text(result)
+
+
+RESEEDING = """
+    import random
+    import numpy
+
+    def pytest_runtest_setup(item):
+        random.seed()
+        numpy.random.seed()
+
+    def pytest_runtest_call(item):
+        random.seed()
+        numpy.random.seed()
+"""
+
+
+def test_another_plugin_that_seeds_each_test_anew_does_not_change_what_a_test_draws(project):
+    project.write(
+        conftest=RESEEDING,
+        test_it="""
+            import random
+            import numpy
+            import pytest
+
+            @pytest.fixture
+            def drawn():
+                return random.random() + numpy.random.random()
+
+            def test_step(stepprof, drawn):
+                own = random.random() + numpy.random.random()
+                stepprof(lambda: [drawn, own])
+        """,
+    )
+    project.measure("--stepprof-save=main")
+
+    result = project.run("--stepprof-baseline=main")
+
+    assert result.ret == pytest.ExitCode.OK, project.text(result)
+    assert "1 of 1 result checked against baseline 'main': 1 equal" in project.text(result)

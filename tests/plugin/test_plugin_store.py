@@ -52,6 +52,20 @@ def test_a_damaged_session_beside_a_good_one_is_warned_about(saved):
     assert damaged.name in saved.text(result)
 
 
+def test_nothing_joins_a_baseline_that_cannot_be_read_whole(saved):
+    saved.measure("--stepprof-save=main")
+    damaged = saved.session_files[-1]
+    damaged.write_text("{", encoding="utf-8")
+
+    result = saved.measure("--stepprof-save=main")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "Repair or delete them before you add to it: " in saved.text(result)
+    assert damaged.name in saved.text(result)
+    assert len(saved.baseline_entries()) == 2
+    assert saved.measure("--stepprof-baseline=main", "--stepprof-save=other").ret == pytest.ExitCode.OK
+
+
 def test_a_damaged_result_in_the_store_fails_the_test_and_is_named(saved):
     [payload] = (saved.store / "payloads").iterdir()
     payload.write_bytes(b"something else")

@@ -22,7 +22,6 @@ LOGITS = "['logits']*: rtol=0.25"
     ("value", "expected"),
     [
         ("none", []),
-        ("", []),
         ("['a']: rtol=1e-3", [("['a']", 1e-3, None)]),
         ("['a:b']: atol=2 rtol=0", [("['a:b']", 0.0, 2.0)]),
         (" ['a'] : rtol=1 ; *: atol=.5;", [("['a']", 1.0, None), ("*", None, 0.5)]),
@@ -42,6 +41,9 @@ def test_tolerances_by_path_are_read_as_people_write_them(value, expected):
         ("['a']", "expected PATTERN: rtol=X atol=Y"),
         ("['a']:", "expected PATTERN: rtol=X atol=Y"),
         (": rtol=1", "expected PATTERN: rtol=X atol=Y"),
+        ("", "or none"),
+        (" ; ", "or none"),
+        ("['a']: rtol=1 rtol=2", "not \"['a']: rtol=1 rtol=2\""),
         ("['a']: 0.1", "not \"['a']: 0.1\""),
         ("['a']: rtol=", "expected PATTERN: rtol=X atol=Y"),
         ("['a']: tol=1", "expected PATTERN: rtol=X atol=Y"),
@@ -98,7 +100,9 @@ def test_a_tolerance_for_a_path_accepts_there_and_nowhere_else_and_is_said(proje
     project.measure("--stepprof-save=main")
     monkeypatch.setenv("OFF_BY", "0.125")
 
-    result = project.measure("--stepprof-baseline=main", f"--stepprof-tolerances={LOGITS}", "--stepprof-counters=off")
+    result = project.measure(
+        "--stepprof-baseline=main", f"--stepprof-output-tolerances={LOGITS}", "--stepprof-counters=off"
+    )
 
     assert result.ret == pytest.ExitCode.OK, project.text(result)
     assert stored(project)["judge"]["tolerances"] == [{"pattern": "['logits']*", "rtol": 0.25, "atol": None}]
@@ -108,7 +112,7 @@ def test_a_tolerance_for_a_path_accepts_there_and_nowhere_else_and_is_said(proje
     assert "['logits']*" in text
     assert "1 within rtol 1.3e-06, atol 1e-05 (float32" in text
 
-    elsewhere = project.measure("--stepprof-baseline=main", "--stepprof-tolerances=['loss']: rtol=9")
+    elsewhere = project.measure("--stepprof-baseline=main", "--stepprof-output-tolerances=['loss']: rtol=9")
     assert elsewhere.ret == pytest.ExitCode.TESTS_FAILED
     assert "first at ['logits'][0]" in project.text(elsewhere)
 
@@ -117,22 +121,22 @@ def test_a_pattern_that_matches_nothing_is_named(project):
     project.write(test_it=STEP.format(mark=""))
     project.measure("--stepprof-save=main")
 
-    result = project.measure("--stepprof-baseline=main", "--stepprof-tolerances=['logit']*: rtol=1")
+    result = project.measure("--stepprof-baseline=main", "--stepprof-output-tolerances=['logit']*: rtol=1")
 
     assert result.ret == pytest.ExitCode.OK
     assert "['logit']*, for which a tolerance is given" in project.text(result)
 
 
 def test_the_markers_tolerances_win_over_the_command_line_and_ini_has_lines(project):
-    ini = "stepprof_tolerances =\n    ['a']: rtol=1\n    ['b']: atol=2\n"
+    ini = "stepprof_output_tolerances =\n    ['a']: rtol=1\n    ['b']: atol=2\n"
     project.write(test_it=STEP.format(mark=""))
     project.measure(ini=ini)
     assert [one["pattern"] for one in stored(project)["judge"]["tolerances"]] == ["['a']", "['b']"]
-    project.measure("--stepprof-tolerances=none", ini=ini)
+    project.measure("--stepprof-output-tolerances=none", ini=ini)
     assert stored(project)["judge"]["tolerances"] == []
 
-    project.write(test_it=STEP.format(mark="""@pytest.mark.stepprof(tolerances={"['c']": (1, None)})"""))
-    project.measure("--stepprof-tolerances=['d']: rtol=1", ini=ini)
+    project.write(test_it=STEP.format(mark="""@pytest.mark.stepprof(output_tolerances={"['c']": (1, None)})"""))
+    project.measure("--stepprof-output-tolerances=['d']: rtol=1", ini=ini)
     assert [one["pattern"] for one in stored(project)["judge"]["tolerances"]] == ["['c']"]
 
 
@@ -140,12 +144,17 @@ def test_the_markers_tolerances_win_over_the_command_line_and_ini_has_lines(proj
     ("arguments", "ini", "mark", "said"),
     [
         (
-            ("--stepprof-tolerances=['a']: 3",),
+            ("--stepprof-output-tolerances=['a']: 3",),
             "",
             "",
-            "--stepprof-tolerances is \"['a']: 3\"; expected PATTERN: rtol=X",
+            "--stepprof-output-tolerances is \"['a']: 3\"; expected PATTERN: rtol=X",
         ),
-        ((), "stepprof_tolerances = x\n", "", "the ini option stepprof_tolerances is 'x'; expected PATTERN: rtol=X"),
+        (
+            (),
+            "stepprof_output_tolerances = x\n",
+            "",
+            "the ini option stepprof_output_tolerances is 'x'; expected PATTERN: rtol=X",
+        ),
         (("--stepprof-outputs-limit=lots",), "", "", "--stepprof-outputs-limit is 'lots'; expected a size above 0"),
     ],
 )
@@ -159,12 +168,14 @@ def test_what_cannot_be_understood_is_refused_before_anything_runs(project, argu
 
 
 def test_a_markers_tolerances_that_cannot_be_understood_fail_that_test(project):
-    project.write(test_it=STEP.format(mark="@pytest.mark.stepprof(tolerances={'loss': 0.1})"))
+    project.write(test_it=STEP.format(mark="@pytest.mark.stepprof(output_tolerances={'loss': 0.1})"))
 
     result = project.measure()
 
     result.assert_outcomes(errors=1)
-    said = "@pytest.mark.stepprof(tolerances=...) is {'loss': 0.1}; expected a mapping of patterns to (rtol, atol)"
+    said = (
+        "@pytest.mark.stepprof(output_tolerances=...) is {'loss': 0.1}; expected a mapping of patterns to (rtol, atol)"
+    )
     assert said in project.text(result)
 
 

@@ -97,7 +97,33 @@ def test_outputs_may_warn_only(project):
     result = project.run("--stepprof-baseline=main", "--stepprof-outputs=fail")
 
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["stepprof: 1 of 1 result checked against baseline 'main': 1 differ"])
+    result.stdout.fnmatch_lines(
+        [
+            "stepprof: 1 of 1 result checked against baseline 'main': 1 differ",
+            "  test_it.py::test_step: outputs: The outputs differ from the baseline's in 1 place, first at *'sum'*",
+        ]
+    )
+
+
+def test_a_pattern_that_no_leaf_has_is_said(project):
+    project.write(test_it=step())
+    project.measure("--stepprof-save=main")
+
+    result = project.run("--stepprof-baseline=main", "--stepprof-output-tolerances=['smu']: rtol=1")
+
+    assert result.ret == pytest.ExitCode.OK
+    assert "test_it.py::test_step: outputs: " in project.text(result)
+    assert "['smu']" in project.text(result)
+
+
+def test_a_test_that_breaks_is_counted(project):
+    project.write(test_it=step())
+    project.measure("--stepprof-save=main")
+    project.write(test_it=step().replace("return {", "raise KeyError('gone')\n            return {"))
+
+    result = project.run("--stepprof-baseline=main")
+
+    assert "stepprof: 0 of 0 results checked against baseline 'main': 1 test broke" in project.text(result)
 
 
 def test_a_test_that_the_baseline_does_not_know_passes(project):

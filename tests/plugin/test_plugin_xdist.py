@@ -41,6 +41,8 @@ def test_workers_check_results_against_a_baseline(project):
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["stepprof: outputs differ from baseline 'main'"])
+    assert "pytest-xdist's workers checked results against baseline 'main'" in project.text(result)
+    assert "no test had one" not in project.text(result)
     assert len(project.sessions) == 1
 
 

@@ -303,4 +303,4 @@ def test_a_large_batch_is_counted():
     leaf = changed(scenario.batch[0], path="[0]", shape=None)
     measurement = sample_measurement(scenario=changed(scenario, batch=(leaf,) * 6))
     texts = [said.content for said in condition_texts(measurement)]
-    assert texts[1] == "batch: [0]: Tensor, [0]: Tensor, [0]: Tensor, [0]: Tensor, 2 more (from list of 16 batches)"
+    assert texts[1] == "batch: [0]: Tensor, [0]: Tensor, [0]: Tensor, [0]: Tensor and 2 more (from list of 16 batches)"

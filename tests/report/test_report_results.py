@@ -125,7 +125,7 @@ def test_a_sample_that_only_the_baseline_has_is_said_too():
 
 def test_many_sampled_leaves_are_counted():
     (line,) = said(large(1, 2, 3, 4, 5, 6), None)
-    assert "['3'] (4 of 104857600 elements), and 2 more" in line
+    assert "['3'] (4 of 104857600 elements) and 2 more" in line
     assert "['4']" not in line
 
 

@@ -1,12 +1,14 @@
-"""Measuring a real step on this CPU in a blink, and comparing two results, for tests of the whole way."""
+"""Measuring real steps on this CPU with as few steps as a measurement can have, and looking at what came of it."""
 
 import copy
 import gc
 import hashlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import pytest
+import msgspec
 import torch
 
 from pytest_stepprof.measure.clock import wall_clock
@@ -14,47 +16,56 @@ from pytest_stepprof.measure.outputs.comparison import compare_outputs
 from pytest_stepprof.measure.outputs.taking import TakenOutputs, take_outputs
 from pytest_stepprof.measure.phases import Instruments, MeasuredStep, measure_step
 from pytest_stepprof.measure.request import StepRequest
+from pytest_stepprof.measure.window import TakenWindow, WindowRequest, take_window
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison
-from pytest_stepprof.record.settings import MeasureSettings
+from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
+from pytest_stepprof.record.window import DeviceObservation, Window
 
-SETTINGS = MeasureSettings(
-    warmup_steps=2,
-    runs=3,
-    steps_per_run=2,
-    window_wait_steps=0,
-    window_warmup_steps=1,
-    window_active_steps=1,
-    budget_s=600,
-)
+FEW_STEPS = MeasureSettings(warmup_steps=2, runs=2, steps_per_run=3, budget_s=600)
+"""So large a budget that no machine is too slow for what is asserted about runs."""
+
+SHORT_WINDOW = msgspec.structs.replace(FEW_STEPS, window_wait_steps=0, window_active_steps=1)
 IDENTITY = TestIdentity(key="t.py::test", file="t.py", qualified_name="test", parameters=(), node_id="t.py::test")
-ABOUT_TIME = {"budget", "busy machine", "not steady", "profiler message", "unwarmed"}
+EMPTY_WINDOW = Window(
+    steps=(2, 3),
+    elapsed_ns=(1, 1),
+    regions=(),
+    operators=(),
+    counters=(),
+    device=DeviceObservation(status="not observed", reason="fake", work_ns=None),
+)
+ABOUT_THE_MACHINE = {"budget", "busy machine", "not steady", "profiler message", "unwarmed"}
 """Notices that depend on what else this machine does."""
 
 
-def measured(step: Callable[..., Any], *, settings: MeasureSettings = SETTINGS, **request: Any) -> MeasuredStep:
-    """Take a step through all phases, with torch's profiler and the real clock."""
-    instruments = Instruments(clock=wall_clock, unix_clock=wall_clock)
-    return measure_step(
-        StepRequest(step=step, **request), settings, instruments, under_test=torch.device("cpu"), test=IDENTITY
-    )
+def without_profiler(run_step: Any, request: WindowRequest, synchronize: Any, *, keep_trace: bool) -> TakenWindow:
+    """Take a window's steps, and see nothing of them."""
+    for _ in range(request.numbers[-1] + 1):
+        run_step()
+    return TakenWindow(window=EMPTY_WINDOW, trace=None, notices=())
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Iterator[None]:
-    """One thread, and whatever is imported by then out of the garbage collector's sight.
+def measured(
+    step: Callable[..., Any],
+    settings: MeasureSettings = FEW_STEPS,
+    judge: JudgeSettings | None = None,
+    *,
+    window: Callable[..., TakenWindow] = without_profiler,
+    **request: Any,
+) -> MeasuredStep:
+    """Take a step through all phases, with the real clock."""
+    instruments = Instruments(wall_clock, time.time_ns, take_window=window)
+    declared = StepRequest(step=step, **request)
+    gc.freeze()  # looking through all of torch's objects before each run would take most of so small a measurement
+    try:
+        return measure_step(declared, settings, instruments, under_test="cpu", test=IDENTITY, judge=judge)
+    finally:
+        gc.unfreeze()
 
-    Looking through torch's objects before each run takes most of a run this small, and waiting for a pool of threads
-    most of the rest.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    measured(lambda: torch.ones(1))
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-    torch.set_num_threads(threads)
+
+measured_with_window = partial(measured, settings=SHORT_WINDOW, window=take_window)
+"""The whole way, torch's profiler included."""
 
 
 def measurement_of(seen: MeasuredStep) -> Measurement:
@@ -63,9 +74,9 @@ def measurement_of(seen: MeasuredStep) -> Measurement:
     return seen.measurement
 
 
-def notices_of(seen: MeasuredStep) -> list[str]:
-    """Give the codes of all notices that are not about time, in order."""
-    return [notice.code for notice in measurement_of(seen).notices if notice.code not in ABOUT_TIME]
+def codes(seen: MeasuredStep) -> list[str]:
+    """Give the codes of all notices that are not about the machine, in order."""
+    return [notice.code for notice in measurement_of(seen).notices if notice.code not in ABOUT_THE_MACHINE]
 
 
 def compared(before: object, after: object, **tolerances: Any) -> OutputComparison:

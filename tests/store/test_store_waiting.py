@@ -1,0 +1,42 @@
+"""Results that wait for the end of a session outside of memory."""
+
+import pytest
+
+from pytest_stepprof.errors import StoreError
+from pytest_stepprof.store.waiting import WaitingPayloads
+
+
+def test_payloads_come_back_as_they_were_each_stored_once() -> None:
+    waiting = WaitingPayloads()
+    for digest, payload in (("a", b"first"), ("b", b""), ("c", b"third"), ("a", b"first")):
+        waiting.add(digest, payload)
+    assert dict(waiting) == {"a": b"first", "b": b"", "c": b"third"}
+    waiting.add("d", b"after reading")
+    assert (waiting["a"], waiting["d"]) == (b"first", b"after reading")
+    assert waiting._file.seek(0, 2) == len(b"firstthirdafter reading")
+
+
+def test_others_are_forgotten() -> None:
+    waiting = WaitingPayloads()
+    for digest in "abc":
+        waiting.add(digest, digest.encode())
+    waiting.keep_only(["c", "a"])
+    assert dict(waiting) == {"c": b"c", "a": b"a"}
+    with pytest.raises(KeyError):
+        waiting["b"]
+
+
+def test_a_full_disk_is_an_error_that_says_what_to_do() -> None:
+    class Full:
+        def seek(self, *_: int) -> int:
+            return 0
+
+        def write(self, _: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+    waiting = WaitingPayloads()
+    waiting.close()
+    waiting._file = Full()  # type: ignore[assignment]
+    with pytest.raises(StoreError, match=r"a result of 3 bytes cannot wait .*No space left.*TMPDIR"):
+        waiting.add("a", b"abc")
+    assert len(waiting) == 0
