@@ -272,8 +272,10 @@ class StepprofSession:
                 self._refuse(session, f"the baseline '{printable(wanted)}' stays as it is: {error}")
             else:
                 self._closing_lines.append((f"stepprof: warning: this session was not stored: {error}", True))
-        finally:
-            self._payloads.close()
+
+    def pytest_unconfigure(self) -> None:
+        """Let go of the results that waited, however the session ended."""
+        self._payloads.close()
 
     def _leave_out_what_did_not_pass(self) -> None:
         """Keep what an xfailed or skipped test has measured out of a session that may join a baseline."""

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from pytest_stepprof.errors import StoreError
 
@@ -16,11 +16,12 @@ class _Place(NamedTuple):
 class WaitingPayloads(Mapping[str, bytes]):
     """Payloads by their SHA-256 in one temporary file without a name, which is gone whatever ends this process.
 
-    They are not written into the store itself: a session that is never stored would leave them there.
+    They are not written into the store itself: a session that is never stored would leave them there. The file is made
+    for the first payload, and ``close`` lets go of it.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+        self._file: IO[bytes] | None = None
         self._places: dict[str, _Place] = {}
 
     def add(self, sha256: str, payload: bytes) -> None:
@@ -32,6 +33,8 @@ class WaitingPayloads(Mapping[str, bytes]):
         if sha256 in self._places:
             return
         try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until close()
             offset = self._file.seek(0, os.SEEK_END)
             self._file.write(payload)
             self._file.flush()
@@ -45,6 +48,7 @@ class WaitingPayloads(Mapping[str, bytes]):
     def __getitem__(self, sha256: str) -> bytes:
         """Read a payload back."""
         place = self._places[sha256]
+        assert self._file is not None, "a payload with a place lies in the file"
         self._file.seek(place.offset)
         return self._file.read(place.size_bytes)
 
@@ -61,5 +65,8 @@ class WaitingPayloads(Mapping[str, bytes]):
         self._places = {digest: self._places[digest] for digest in digests}
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
+        """Let go of the file and of all payloads in it."""
+        self._places.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None

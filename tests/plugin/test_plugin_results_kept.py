@@ -1,6 +1,7 @@
 """Results are judged and let go: what a test's step returned is not kept until the session ends."""
 
 import gc
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,39 @@ def test_what_was_let_go_is_stored_and_compared_all_the_same(project):
     assert result.ret == pytest.ExitCode.OK, project.text(result)
     tests = project.sessions[-1]["comparison"]["tests"]
     assert [test["outputs"]["status"] for test in tests] == ["equal"] * 3
+
+
+ENDS = {
+    "measured": ("import torch\ndef test_it(stepprof): stepprof(lambda: torch.ones(2))", ()),
+    "nothing measured": ("def test_it(): pass", ()),
+    "broken": ("import torch\ndef test_it(stepprof):\n    stepprof(lambda: torch.ones(2))\n    assert False", ()),
+    "only collected": ("def test_it(stepprof): pass", ("--collect-only",)),
+    "interrupted": (
+        "import torch\ndef test_it(stepprof):\n    stepprof(lambda: torch.ones(2))\n    raise KeyboardInterrupt",
+        (),
+    ),
+    "not collected": ("1 / 0", ()),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files can be listed on Linux only")
+def test_a_session_leaves_no_file_open_however_it_ends(project, end):
+    text, arguments = ENDS[end]
+    project.write(test_it=text)
+    gc.disable()  # which would close what nobody has closed
+    try:
+        before = unnamed_files()
+        project.measure(*arguments)
+        assert unnamed_files() <= before
+    finally:
+        gc.enable()
+
+
+def unnamed_files():
+    """Descriptors of files that no longer have a name."""
+    links = {entry.name: entry for entry in Path("/proc/self/fd").iterdir()}
+    return {name for name, link in links.items() if link.is_symlink() and str(link.readlink()).endswith("(deleted)")}
 
 
 RUNS_DIFFER = """
