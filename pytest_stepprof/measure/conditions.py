@@ -16,6 +16,14 @@ from pytest_stepprof.record.scenario import InputLeaf, Scenario
 
 GARBAGE_COLLECTION = "collected before each run, off while samples are timed"
 
+_CHANGED_BY_STEPS = (
+    torch.nn.Module,
+    torch.optim.Optimizer,
+    torch.optim.lr_scheduler.LRScheduler,
+    torch.amp.GradScaler,
+    torch.Generator,
+)
+
 Kind = TypeVar("Kind")
 
 
@@ -86,13 +94,12 @@ def _compiled_name(module: torch.nn.Module) -> str | None:
 
 
 def undeclared_state(request: StepRequest) -> tuple[str, ...]:
-    """Name the modules and optimizers that the step reaches through its closure but ``state`` does not hold."""
+    """Name what the step reaches through its closure, and changes with every step, but ``state`` does not hold."""
     step = inspect.unwrap(request.step)
     if not inspect.isfunction(step):
         return ()
-    declared = {
-        id(part) for kind in (torch.nn.Module, torch.optim.Optimizer) for part in instances(request.state, kind)
-    }
+    declared = {id(part) for kind in _CHANGED_BY_STEPS for part in instances(request.state, kind)}
+    declared |= {id(getattr(request.batches, "generator", None))}  # which is put back with the batches
     declared |= {id(child) for root in instances(request.state, torch.nn.Module) for child in root.modules()}
     try:
         reachable = inspect.getclosurevars(step)
@@ -101,9 +108,7 @@ def undeclared_state(request: StepRequest) -> tuple[str, ...]:
     names = {**reachable.globals, **reachable.nonlocals}
     return tuple(
         sorted(
-            name
-            for name, value in names.items()
-            if isinstance(value, (torch.nn.Module, torch.optim.Optimizer)) and id(value) not in declared
+            name for name, value in names.items() if isinstance(value, _CHANGED_BY_STEPS) and id(value) not in declared
         )
     )
 

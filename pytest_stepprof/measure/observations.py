@@ -120,8 +120,9 @@ def of_unrestored(paths: Sequence[str]) -> list[Notice]:
     return [
         Notice(
             code="restore incomplete",
-            message=f"the step changes plain attributes that are not put back: {first_few(paths, _NAMED)}",
-            remedy="keep them in buffers if they matter to the result or the time of a step",
+            message=f"the step changes what is not put back: {first_few(paths, _NAMED)}",
+            remedy="if they matter to the result or the time of a step: keep numbers and tensors in buffers, hand an "
+            "inner optimizer in as well, add a pair (capture, restore) to state=, or use setup=",
         )
     ]
 
@@ -135,7 +136,8 @@ def of_repeat(comparison: OutputComparison) -> list[Notice]:
             code="step does not repeat itself",
             message="from the same state and the same batch the first step gave another result: "
             + differences(comparison),
-            remedy="put every source of change into state= (modules, optimizers, generators) or make the step seeded",
+            remedy="put every source of change into state= (modules, optimizers, schedulers, generators, and a pair of "
+            "functions for what else the step changes) or use setup=",
         )
     ]
 

@@ -1,10 +1,11 @@
 """What a baseline would hold anew when this session joins it: told before it is written."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.measure.outputs.stored import stored_payload
 from pytest_stepprof.measure.outputs.summary import summarize_leaves
@@ -96,6 +97,15 @@ class Joining:
         left_out = len(by_path) - len(list(by_path)[: self._most_leaves])
         if left_out:
             yield f"test {node_id}: and {left_out} more places (-v shows all)"
+
+
+def not_comparable_line(baseline: str, node_ids: Sequence[str]) -> str:
+    """Say why a session does not join a baseline: with it, another result could come in unseen."""
+    return (
+        f"the baseline '{printable(baseline)}' stays as it is, because it holds other starts or batches of "
+        f"{first_few(node_ids, 3)}, whose results cannot be compared with it. If they are the right ones, accept them: "
+        f"--stepprof --stepprof-save={printable(baseline)} --stepprof-update-outputs."
+    )
 
 
 def poor_baseline_lines(measurements: tuple[Measurement, ...]) -> list[tuple[str, bool]]:

@@ -23,7 +23,7 @@ from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.plugin import benchmark_bridge, hooks
 from pytest_stepprof.plugin.checked_lines import checked_lines
 from pytest_stepprof.plugin.identity import identify
-from pytest_stepprof.plugin.joining import poor_baseline_lines
+from pytest_stepprof.plugin.joining import not_comparable_line, poor_baseline_lines
 from pytest_stepprof.plugin.live_line import LiveLine
 from pytest_stepprof.plugin.places import short_path, store_directory
 from pytest_stepprof.plugin.recorded import BENCHMARK_KEY, recorded
@@ -260,18 +260,25 @@ class StepprofSession:
         try:
             self._stored_at = short_path(self._store.save_session(self._record, self._payloads))
             if wanted:
-                self._store.append_to_baseline(wanted, self._record)
-                self._closing_lines.append((f"stepprof: added to the baseline '{printable(wanted)}'", False))
-                self._closing_lines += poor_baseline_lines(self._record.measurements)
-                self._closing_lines += [
-                    (f"stepprof: added without comparing its result: {node_id} (not comparable)", True)
-                    for node_id in self._verdicts.joining.unchecked(self._measured)
-                ]
+                self._join(session, wanted, self._record)
         except StoreError as error:
             if wanted:
                 self._refuse(session, f"the baseline '{printable(wanted)}' stays as it is: {error}")
             else:
                 self._closing_lines.append((f"stepprof: warning: this session was not stored: {error}", True))
+
+    def _join(self, session: pytest.Session, baseline: str, record: Session) -> None:
+        """Add the stored session to a baseline, unless it would bring in a result that nobody could compare."""
+        unchecked = self._verdicts.joining.unchecked(self._measured)
+        if unchecked and not self._config.getoption("stepprof_update_outputs"):
+            self._refuse(session, not_comparable_line(baseline, unchecked))
+            return
+        self._store.append_to_baseline(baseline, record)
+        self._closing_lines.append((f"stepprof: added to the baseline '{printable(baseline)}'", False))
+        self._closing_lines += poor_baseline_lines(record.measurements)
+        self._closing_lines += [
+            (f"stepprof: added without comparing its result: {node_id} (not comparable)", True) for node_id in unchecked
+        ]
 
     def pytest_unconfigure(self) -> None:
         """Let go of the results that waited, however the session ended."""

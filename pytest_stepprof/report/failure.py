@@ -194,7 +194,8 @@ def _next_steps(comparison: TestComparison) -> list[str]:
     if "outputs" in comparison.failed_gates and not _differs_from_baseline(comparison):
         steps.append("Find what the step keeps from run to run: put it into state=, or build everything in setup=.")
     elif {"outputs", "quality"} & {*comparison.failed_gates}:
-        steps.append("If the new result is the right one, accept it: --stepprof-save=NAME --stepprof-update-outputs.")
+        accepting = "--stepprof --stepprof-save=NAME --stepprof-update-outputs"
+        steps.append(f"If the new result is the right one, accept it: {accepting}.")
     if "counters" in comparison.failed_gates:
         steps.append("If the additional work is meant, save a new baseline with --stepprof-save=NAME.")
     if "time" in comparison.failed_gates:

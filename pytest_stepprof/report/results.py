@@ -79,6 +79,10 @@ def _quality_texts(measurement: Measurement, test: TestComparison | None) -> Ite
         yield from (Text(f"quality: {quality_value_text(value)}") for value in measurement.quality)
         return
     yield Text("quality: decides in place of equal outputs, which were not required")
+    if test.outputs is not None and test.outputs.mismatches:
+        first = test.outputs.mismatches[0]
+        count = counted(len(test.outputs.mismatches), "place")
+        yield Text(f"outputs: differ in {count}, first at {first.path or 'the result itself'}: {first.message}")
     for change in test.quality:
         yield Text(f"quality: {quality_text(change)}", tone="bad" if change.lost else "good")
 

@@ -103,6 +103,24 @@ def test_a_module_in_the_closure_that_state_does_not_hold_is_named() -> None:
     assert undeclared_state(StepRequest(step=lambda: (model, other), state=model)) == ("other",)
 
 
+def test_whatever_a_step_moves_on_is_missed_in_the_state() -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scaler = torch.amp.GradScaler("cpu")
+    generator, of_batches = torch.Generator(), torch.Generator()
+    loader = torch.utils.data.DataLoader([1, 2], generator=of_batches)
+
+    def step(batch: object) -> object:
+        return batch, model, optimizer, scheduler, scaler, generator, of_batches
+
+    missing = undeclared_state(StepRequest(step=step, batches=loader, state=(model, optimizer)))
+    assert missing == ("generator", "scaler", "scheduler")
+    assert not undeclared_state(
+        StepRequest(step=step, batches=loader, state=[model, optimizer, scheduler, scaler, generator])
+    )
+
+
 def test_a_closure_with_a_name_that_has_no_value_yet_says_nothing() -> None:
     def step() -> Any:
         return later(model)

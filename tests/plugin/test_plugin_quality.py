@@ -78,7 +78,7 @@ def test_a_worse_result_fails_with_both_its_quality_and_its_speed(saved, monkeyp
             "  loss: 1 before, 1.5 now, 0.5 worse (margin 0.25, lower is better): lost",
             "time:",
             "* ms/step before, * ms/step now*",
-            "If the new result is the right one, accept it: --stepprof-save=NAME --stepprof-update-outputs.",
+            "If the new result is the right one, accept it: --stepprof --stepprof-save=NAME --stepprof-update-outputs.",
             "test_it.py::test_step * quality lost *",
         ]
     )

@@ -196,18 +196,30 @@ def test_adding_to_another_baseline_compares_results_with_that_one_too(project):
     assert accepted.ret == pytest.ExitCode.OK
 
 
-def test_a_result_that_could_not_be_compared_joins_a_baseline_and_is_named(project):
+def test_a_result_that_could_not_be_compared_joins_a_baseline_only_when_it_is_accepted(project):
     source = step().replace("lambda: weight * 1.0)", "lambda: weight * 1.0, state=weight)")
     project.write(test_it=source)
     project.measure("--stepprof-save=main")
     project.write(test_it=source.replace("torch.ones(4)", "torch.zeros(4)"))
 
-    result = project.measure("--stepprof-save=main")
+    refused = project.measure("--stepprof-save=main")
 
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(
+    assert refused.ret == pytest.ExitCode.TESTS_FAILED
+    text = project.text(refused)
+    assert (
+        "the baseline 'main' stays as it is, because it holds other starts or batches of test_it.py::test_step" in text
+    )
+    assert "accept them: --stepprof --stepprof-save=main --stepprof-update-outputs." in text
+    assert len(project.sessions) == 2, "what was measured is stored all the same"
+    assert len(project.baseline_entries()) == 1
+
+    accepted = project.measure("--stepprof-save=main", "--stepprof-update-outputs")
+
+    assert accepted.ret == pytest.ExitCode.OK
+    accepted.stdout.fnmatch_lines(
         ["stepprof: added without comparing its result: test_it.py::test_step (not comparable)"]
     )
+    assert len(project.baseline_entries()) == 2
 
 
 def test_a_measured_test_that_fails_is_an_error_and_not_one_without_a_baseline(project):

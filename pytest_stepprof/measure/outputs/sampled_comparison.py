@@ -160,11 +160,13 @@ class _Whole:
         return "" if apart <= allowed else f"sums with random signs are {apart:.3g} apart (may be {allowed:.3g})"
 
     def _said(self, kind: MismatchKind, difference: str) -> OutputMismatch:
-        sample = f"the sample of {self.agreeing} elements agrees, but " if self.agreeing else ""
+        elements = self.before.elements
+        agrees = f"the sample of {self.agreeing} elements agrees, but the whole of {elements} does not"
+        said = agrees if self.agreeing else f"the whole of {elements} elements differs"
         return OutputMismatch(
             path=self.node.path,
             kind=kind,
-            message=f"{sample}the whole of {self.before.elements} does not: {difference}",
+            message=f"{said}: {difference}. A higher --stepprof-outputs-limit, on both sides, shows where",
             relative_tolerance=self.tolerance.relative,
             absolute_tolerance=self.tolerance.absolute,
             tolerance_from=self.tolerance.source,
