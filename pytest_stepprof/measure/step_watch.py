@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.conditions import instances
 from pytest_stepprof.measure.containers import open_container
-from pytest_stepprof.measure.outputs.collector import collector_waiting
 from pytest_stepprof.measure.outputs.recipes import take_apart
 from pytest_stepprof.measure.random_state import capture_random_state, sources_moved
 from pytest_stepprof.record.notice import Notice

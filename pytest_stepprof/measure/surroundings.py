@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.random_state import RandomState, capture_random_state, restore_random_state
 
 
@@ -100,11 +101,6 @@ def _put_back(random_state: RandomState, changed: list[str], *, collecting: bool
 @contextmanager
 def garbage_collection_off() -> Iterator[None]:
     """Collect garbage, then keep the collector from running into what is being timed."""
-    collecting = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
+    with collector_waiting():
+        gc.collect()
         yield
-    finally:
-        if collecting:
-            gc.enable()

@@ -10,6 +10,14 @@ from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.report.results import compared_text, sampled_text
 
 
+def workers_line(baseline: str) -> str:
+    """Say in pytest-xdist's own process that others have checked the results."""
+    return (
+        f"stepprof: pytest-xdist's workers checked results against baseline '{printable(baseline)}': a test whose "
+        "result differs says so itself"
+    )
+
+
 def checked_lines(
     comparisons: Sequence[TestComparison], baseline: str, *, broken: int = 0, verbose: bool
 ) -> Iterator[str]:

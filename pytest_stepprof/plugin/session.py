@@ -21,7 +21,7 @@ from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.measure.phases import Instruments, MeasuredStep, check_step, measure_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.plugin import benchmark_bridge, hooks
-from pytest_stepprof.plugin.checked_lines import checked_lines
+from pytest_stepprof.plugin.checked_lines import checked_lines, workers_line
 from pytest_stepprof.plugin.identity import identify
 from pytest_stepprof.plugin.joining import not_comparable_line, poor_baseline_lines
 from pytest_stepprof.plugin.live_line import LiveLine
@@ -334,10 +334,7 @@ class StepprofSession:
     def _checked_lines(self) -> Iterator[str]:
         baseline = self._verdicts.judge.baseline
         if hooks.leaves_tests_to_workers(self._config):
-            yield (
-                f"stepprof: pytest-xdist's workers checked results against baseline '{printable(baseline)}': a test "
-                "whose result differs says so itself"
-            )
+            yield workers_line(baseline)
             return
         checked = self._verdicts.comparisons
         broken = len(self._broke.keys() - checked.keys())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from pytest_stepprof.errors import OutputError
-from pytest_stepprof.measure.outputs.collector import collector_waiting
+from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.outputs.leaf_comparison import LeafComparison, Where, compare_values
 from pytest_stepprof.measure.outputs.loading import LoadedOutputs, Tree
 from pytest_stepprof.measure.outputs.parts_comparison import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from pytest_stepprof.errors import OutputError
+from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.containers import Opened, open_container, type_name
-from pytest_stepprof.measure.outputs.collector import collector_waiting
 from pytest_stepprof.measure.outputs.comparison import compare_outputs
 from pytest_stepprof.measure.outputs.leaves import Leaves, refusal
 from pytest_stepprof.measure.outputs.payload import Payload

@@ -1,4 +1,4 @@
-"""Python's garbage collector, which would look through all records again and again while they become many."""
+"""Python's garbage collector, kept from running: into what is timed, or again and again while records become many."""
 
 import gc
 from collections.abc import Iterator
