@@ -4,12 +4,14 @@ import hashlib
 import inspect
 import re
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import torch
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.measure.batch_generators import generators_of
 from pytest_stepprof.measure.device import Device
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
@@ -98,19 +100,38 @@ def undeclared_state(request: StepRequest) -> tuple[str, ...]:
     step = inspect.unwrap(request.step)
     if not inspect.isfunction(step):
         return ()
-    declared = {id(part) for kind in _CHANGED_BY_STEPS for part in instances(request.state, kind)}
-    declared |= {id(getattr(request.batches, "generator", None))}  # which is put back with the batches
-    declared |= {id(child) for root in instances(request.state, torch.nn.Module) for child in root.modules()}
-    try:
-        reachable = inspect.getclosurevars(step)
-    except ValueError:  # a name that the step uses is given a value only later
-        return ()
-    names = {**reachable.globals, **reachable.nonlocals}
+    declared = {id(value) for value in _put_back(request)}
+    names = _reachable(step)
     return tuple(
         sorted(
             name for name, value in names.items() if isinstance(value, _CHANGED_BY_STEPS) and id(value) not in declared
         )
     )
+
+
+def _put_back(request: StepRequest) -> Iterator[object]:
+    """Yield what a restore reaches: what the state holds, what that brings along, and the batches' generators."""
+    for kind in _CHANGED_BY_STEPS:
+        yield from instances(request.state, kind)
+    for root in instances(request.state, torch.nn.Module):
+        yield from root.modules()
+    for scheduler in instances(request.state, torch.optim.lr_scheduler.LRScheduler):
+        yield scheduler.optimizer
+    for loader in (request.batches, *instances(request.state, torch.utils.data.DataLoader)):
+        yield from generators_of(loader)
+    for function in instances(request.state, types.FunctionType):  # a person's own way to put back what it uses
+        yield from _reachable(function).values()
+    yield from (method.__self__ for method in instances(request.state, types.MethodType))
+    yield from (method.__self__ for method in instances(request.state, types.BuiltinMethodType))
+
+
+def _reachable(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the globals and the outer names that a function uses, by name."""
+    try:
+        found = inspect.getclosurevars(function)
+    except ValueError:  # a name that it uses is given a value only later
+        return {}
+    return {**found.globals, **found.nonlocals}
 
 
 def step_source_digest(step: Callable[..., Any]) -> str | None:

@@ -116,9 +116,14 @@ def test_whatever_a_step_moves_on_is_missed_in_the_state() -> None:
 
     missing = undeclared_state(StepRequest(step=step, batches=loader, state=(model, optimizer)))
     assert missing == ("generator", "scaler", "scheduler")
-    assert not undeclared_state(
-        StepRequest(step=step, batches=loader, state=[model, optimizer, scheduler, scaler, generator])
-    )
+    for brings_all in (
+        [model, optimizer, scheduler, scaler, generator],
+        [model, scheduler, scaler, generator],  # a scheduler brings its optimizer
+        [model, scheduler, scaler, torch.utils.data.DataLoader([1], generator=generator)],
+        [model, scheduler, scaler, (generator.get_state, generator.set_state)],
+        [model, scheduler, scaler, (lambda: generator.get_state(), lambda state: generator.set_state(state))],
+    ):
+        assert undeclared_state(StepRequest(step=step, batches=loader, state=brings_all)) == ()
 
 
 def test_a_closure_with_a_name_that_has_no_value_yet_says_nothing() -> None:
