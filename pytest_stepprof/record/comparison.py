@@ -5,9 +5,10 @@ from typing import Literal
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.quality import QualityChange
+from pytest_stepprof.record.window import CounterScope
 
 Verdict = Literal["regressed", "not regressed", "improved", "inconclusive", "not comparable", "no baseline", "error"]
-Gate = Literal["outputs", "quality", "counters", "time", "conditions"]
+Gate = Literal["outputs", "quality", "counters", "memory", "time", "conditions"]
 Weight = Literal["decides", "warns", "informs"]
 
 
@@ -22,6 +23,7 @@ class Reason(Record, frozen=True, kw_only=True):
 class CounterChange(Record, frozen=True, kw_only=True):
     """A counter that is not what it was, in calls, bytes or whatever its unit is, per step.
 
+    ``gated`` growth fails a test, ``warned`` says that the rules want the change named as a warning.
     ``certain_bound`` says that active steps did not agree: ``before`` is the most that one took, ``after`` the least
     that one takes, so that the counter grew at least from one to the other.
     """
@@ -32,6 +34,23 @@ class CounterChange(Record, frozen=True, kw_only=True):
     after: int
     gated: bool
     certain_bound: bool = False
+    warned: bool = False
+    scope: CounterScope = "step"
+
+
+class MemoryChange(Record, frozen=True, kw_only=True):
+    """Peak memory of one device (or of one ``holder``, a region or module, on it) before and after, in bytes.
+
+    The largest peak of the active steps counts on both sides. ``allowed_bytes`` is the largest value that would not
+    have been called growth: before, plus the relative and the absolute part of the tolerance.
+    """
+
+    device: str
+    holder: str | None
+    before_bytes: int
+    after_bytes: int
+    allowed_bytes: int
+    grew: bool
 
 
 class TimeComparison(Record, frozen=True, kw_only=True):
@@ -57,8 +76,8 @@ class TimeComparison(Record, frozen=True, kw_only=True):
 class TestComparison(Record, frozen=True, kw_only=True):
     """One test against the baseline: one verdict, and the reasons for it, each with the gate that gave it.
 
-    Four gates can fail a test: outputs, quality, counters, time. Where the person declared measures of quality, these
-    decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare. ``outputs``
+    Five gates can fail a test: outputs, quality, counters, memory, time. Where the person declared measures of quality,
+    these decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare. ``outputs``
     and ``time`` are ``None`` where they were not compared.
     """
 
@@ -73,6 +92,7 @@ class TestComparison(Record, frozen=True, kw_only=True):
     time: TimeComparison | None
     failed_gates: tuple[Gate, ...]
     quality: tuple[QualityChange, ...] = ()
+    memory: tuple[MemoryChange, ...] = ()
 
 
 class Comparison(Record, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ class MeasureSettings(Record, frozen=True, kw_only=True):
     record_shapes: bool = False
     record_stacks: bool = False
     record_memory: bool = False
+    record_modules: bool = False
     keep_trace: bool = False
     seed: int = 20_240_229
     outputs_limit_bytes: int = OUTPUTS_LIMIT_BYTES
@@ -45,12 +46,24 @@ class PathTolerance(Record, frozen=True, kw_only=True):
     atol: float | None = None
 
 
+class CounterRule(Record, frozen=True, kw_only=True):
+    """What a change of the counters does whose name matches ``pattern``, in which ``*`` stands for any text.
+
+    Where several rules match, the last one counts.
+    """
+
+    pattern: str
+    mode: GateMode
+
+
 class JudgeSettings(Record, frozen=True, kw_only=True):
     """How a measurement is judged against a baseline.
 
     ``tolerance`` and ``limit`` are relative slowdowns (0.01 is 1 %). ``level`` is the probability, over all tests
     of the session together, that unchanged code is called ``regressed``. ``rtol`` and ``atol`` replace the
     tolerances by dtype for outputs when given, and ``tolerances`` both of these for the paths that they name.
+    ``counter_rules`` replace the built-in rules for the counters that they name. A memory peak has grown when it is
+    above before x (1 + ``memory_tolerance``) + ``memory_tolerance_bytes``.
     """
 
     tolerance: float = 0.01
@@ -62,3 +75,7 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
     rtol: float | None = None
     atol: float | None = None
     tolerances: tuple[PathTolerance, ...] = ()
+    counter_rules: tuple[CounterRule, ...] = ()
+    memory: GateMode = "fail"
+    memory_tolerance: float = 0.10
+    memory_tolerance_bytes: int = 8 * 2**20
