@@ -77,8 +77,8 @@ class TestComparison(Record, frozen=True, kw_only=True):
     """One test against the baseline: one verdict, and the reasons for it, each with the gate that gave it.
 
     Five gates can fail a test: outputs, quality, counters, memory, time. Where the person declared measures of quality,
-    these decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare. ``outputs``
-    and ``time`` are ``None`` where they were not compared.
+    these decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare.
+    ``outputs`` and ``time`` are ``None`` where they were not compared.
     """
 
     __test__ = False

@@ -84,8 +84,8 @@ class DeviceUse(Record, frozen=True, kw_only=True):
     """The timeline of one device.
 
     ``busy_ns`` and the classes under it are unions, clipped to each step's span on the host; classes may overlap (a
-    copy beside a kernel), so they do not add up to ``busy_ns``. ``communication_ns`` is kernels that exchange data between
-    devices, which may be waiting inside; ``communication_alone_ns`` is the part with no other work beside it.
+    copy beside a kernel), so they do not add up to ``busy_ns``. ``communication_ns`` is kernels that exchange data
+    between devices, which may be waiting inside; ``communication_alone_ns`` is the part with no other work beside it.
     ``idle_ns`` is what ``busy_ns`` leaves of the step. Of the idle time, ``idle_while_reading_ns`` is the part during
     which the host reads a batch, and ``idle_late_launch_ns`` the gaps before work whose launch call began only when the
     device had already run dry; these two may overlap.
