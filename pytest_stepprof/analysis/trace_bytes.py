@@ -1,6 +1,9 @@
 """The bytes of a trace file: unpacking them within limits, and taking out what names a person's machine."""
 
+import codecs
+import re
 import zlib
+from io import BytesIO
 
 import msgspec
 
@@ -9,7 +12,9 @@ from pytest_stepprof.errors import TraceError
 DEFAULT_LIMIT_BYTES = 2 * 1024**3
 """A trace that is larger when unpacked is refused."""
 
-_CHUNK_BYTES = 16 * 1024**2
+_READ_BYTES = 64 * 1024
+_WRITTEN_BYTES = 1024**2
+_BLANK = re.compile(rb"\s*")
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 
@@ -20,42 +25,54 @@ _JOB_METADATA_PREFIX = "PT_PROFILER_JOB_"
 def unpack(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """Return the plain JSON bytes of a trace that may be gzip-compressed, never more than ``limit_bytes``.
 
+    A byte order mark of UTF-8 is taken off.
+
     Raises:
         TraceError: empty, too large, or the compressed stream is damaged or ends early.
     """
     plain = _gunzip(data, limit_bytes) if data.startswith(_GZIP_MAGIC) else data
     if len(plain) > limit_bytes:
         raise TraceError(_too_large(limit_bytes))
-    if not plain.strip():
+    if _BLANK.fullmatch(plain):
         raise TraceError("The trace is empty (0 bytes of JSON). Was the profiler stopped before the file was copied?")
-    return plain
+    return plain.removeprefix(codecs.BOM_UTF8)
 
 
 def _gunzip(data: bytes, limit_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size_bytes, rest = 0, data
-    while rest:
-        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        while not stream.eof:
-            part = _inflate(stream, rest, position=len(data) - len(rest), unpacked_bytes=size_bytes)
-            parts.append(part)
-            size_bytes += len(part)
-            if size_bytes > limit_bytes:
-                raise TraceError(_too_large(limit_bytes))
-            rest = stream.unconsumed_tail
-        rest = stream.unused_data.lstrip(b"\0")
-    return b"".join(parts)
+    """Unpack one gzip member after the other, as files that were joined have them; zeros behind them are padding."""
+    plain = BytesIO()
+    position = 0
+    while position < len(data):
+        position = _inflate_member(data, position, plain, limit_bytes)
+        while data[position : position + 1] == b"\0":
+            position += 1
+    return plain.getvalue()
 
 
-def _inflate(stream: "zlib._Decompress", rest: bytes, *, position: int, unpacked_bytes: int) -> bytes:
+def _inflate_member(data: bytes, position: int, plain: BytesIO, limit_bytes: int) -> int:
+    """Unpack the member that starts at ``position``, a little at a time, and return where it ends."""
+    stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    while not stream.eof:
+        given = stream.unconsumed_tail
+        if not given:
+            given = data[position : position + _READ_BYTES]
+            position += len(given)
+        part = _inflate(stream, given, position=position - len(given), unpacked_bytes=plain.tell())
+        if plain.tell() + len(part) > limit_bytes:
+            raise TraceError(_too_large(limit_bytes))
+        plain.write(part)
+    return position - len(stream.unused_data)
+
+
+def _inflate(stream: "zlib._Decompress", given: bytes, *, position: int, unpacked_bytes: int) -> bytes:
     try:
-        part = stream.decompress(rest, _CHUNK_BYTES)
+        part = stream.decompress(given, _WRITTEN_BYTES)
     except zlib.error as error:
         raise TraceError(
             f"The gzip trace is damaged near byte {position} of the compressed file ({error}). "
             "Copy it again, or export it again."
         ) from error
-    if not part and not stream.eof and not stream.unconsumed_tail:
+    if not given and not part and not stream.eof:
         raise TraceError(
             f"The gzip trace ends early: the compressed stream stops after {unpacked_bytes} bytes of JSON "
             "without its end mark. The copy was cut off; copy or export it again."

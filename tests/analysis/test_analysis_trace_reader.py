@@ -1,14 +1,18 @@
-import gzip
+import cProfile
 import json
 import tracemalloc
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trace_events import DATA, complete, data_trace, kernel, memory, operator, trace_bytes, trace_of
+from trace_events import any_trace, complete, data_trace, kernel, label, launch, memory, operator, trace_bytes, trace_of
 
+from pytest_stepprof.analysis import trace_pieces
+from pytest_stepprof.analysis.trace import Kind, TraceHeader
 from pytest_stepprof.analysis.trace_bytes import scrub_header
-from pytest_stepprof.analysis.trace_reader import Kind, read_trace
+from pytest_stepprof.analysis.trace_reader import read_trace
 from pytest_stepprof.errors import TraceError
 
 H100 = "nvidia_h100_infer_bert_small.json.gz"
@@ -83,6 +87,9 @@ def test_categories_that_are_no_part_of_a_step_are_left_out() -> None:
         ("8796093022207.999", 8_796_093_022_207_999),
         ("8796093022208.001", 8_796_093_022_208_001),
         ("1661203462598738.123", 1_661_203_462_598_738_123),
+        ("-8796093022208.001", -8_796_093_022_208_001),
+        ("-4503599627370496.123", -4_503_599_627_370_496_123),
+        ("8.999e15", 8_999_000_000_000_000_000),
     ],
 )
 def test_times_are_exact(written: str, nanoseconds: int) -> None:
@@ -117,6 +124,14 @@ def test_incredible_and_negative_durations_are_counted() -> None:
     assert trace.events.duration_ns.tolist() == [0, 3000]
 
 
+def test_arguments_stay_with_their_event_when_others_are_dropped() -> None:
+    never = operator("a", 1e300, 1)
+    trace = trace_of(never, kernel(7, 1, 2, device=3), never, memory(4, 64), kernel(8, 5, 1e300), kernel(9, 6, 1))
+    assert trace.events.correlation.tolist() == [7, -1, 9]
+    assert trace.events.device.tolist() == [3, -1, 0]
+    assert trace.events.size_bytes.tolist() == [0, 64, 0]
+
+
 @pytest.mark.parametrize("written_as", ["i", "X"])
 def test_memory_events(written_as: str) -> None:
     trace = trace_of(memory(3, 64) | {"ph": written_as, "dur": 50}, memory(4, -64))
@@ -129,75 +144,164 @@ def test_list_of_events_without_header() -> None:
     assert len(read_trace(json.dumps([operator("a", 1, 2)]).encode()).events) == 1
 
 
-def test_base_time() -> None:
+def header_of(**fields: object) -> TraceHeader:
+    return read_trace(trace_bytes(operator("a", 1, 2), **fields)).header
+
+
+def test_header() -> None:
+    assert header_of() == TraceHeader(0, False, False, False, None, None)
+    flags = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1}
+    group = {"backend": "nccl", "rank": 3, "world_size": 8, "pg_config": [{"ranks": [0, 1]}]}
+    full = header_of(baseTimeNanoseconds=123, distributedInfo=group, **flags)
+    assert full == TraceHeader(123, True, True, True, 3, 8)
     assert read_trace(trace_bytes(operator("a", 1, 2), baseTimeNanoseconds=123)).base_time_ns == 123
 
 
-def test_gzip_of_several_members() -> None:
-    plain = trace_bytes(operator("a", 1, 2))
-    packed = gzip.compress(plain[:10]) + gzip.compress(plain[10:]) + b"\0\0"
-    assert len(read_trace(packed).events) == 1
-
-
-def plain_h100() -> bytes:
-    return gzip.decompress((DATA / H100).read_bytes())
-
-
-def compressed_h100() -> bytes:
-    return (DATA / H100).read_bytes()
-
-
 @pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", r"empty \(0 bytes"),
-        (b"  \n", "empty"),
-        (gzip.compress(b""), "empty"),
-        (plain_h100()[:100_000], "cut off: its JSON stops at byte 100000"),
-        (compressed_h100()[:20_000], r"ends early: .* after \d+ bytes"),
-        (compressed_h100()[:9], "ends early"),
-        (
-            compressed_h100()[:5000] + b"\xff" * 50 + compressed_h100()[5050:],
-            "damaged near byte|not valid JSON|damaged",
-        ),
-        (b"\x1f\x8bnothing", "damaged near byte 0"),
-        (b'{"traceEvents": []}', "no events"),
-        (b'{"a": 1}', "not a profiler trace.*traceEvents"),
-        (b'{"traceEvents": {"a": 1}}', "not a profiler trace"),
-        (b"[1, 2]", "not a profiler trace"),
-        (b'"text"', "not a profiler trace"),
-        (b'{"traceEvents": [{"ts": "soon"}]}', r"not a profiler trace.*traceEvents\[.*\]\.ts"),
-        (b'{"traceEvents": [{"ts": 1}}', r"not valid JSON.*byte \d+"),
-        (b'{"traceEvents": [{"name": "\xff"}]}', "not valid JSON|not a profiler trace"),
-    ],
+    "group", [None, [], "rank 0", 7, {}, {"rank": "0"}, {"rank": None}, {"rank": -1}, {"rank": []}]
 )
-def test_what_cannot_be_read_says_why(data: bytes, says: str) -> None:
-    with pytest.raises(TraceError, match=f"(?s){says}"):
-        read_trace(data)
+def test_odd_distributed_info_is_no_rank(group: object) -> None:
+    header = header_of(distributedInfo=group, baseTimeNanoseconds="x", record_shapes=None, with_stack=[1])
+    assert header == TraceHeader(0, False, False, False, None, None)
 
 
-def test_quote_in_a_label_is_named_as_the_likely_cause() -> None:
-    with pytest.raises(TraceError, match=r"byte 1727.*quotation mark"):
-        data_trace("torch213_quote_in_label_invalid.json")
+def test_ranks_of_real_files() -> None:
+    assert any_trace("nvidia_a100_train_ddp2_nccl.json.gz").header.rank == 0
+    assert any_trace("nvidia_a100_train_ddp2_nccl.json.gz").header.world_size == 2
+    assert data_trace("launches_but_no_gpu_events.json.gz").header == TraceHeader(0, False, False, False, 0, None)
 
 
-@given(st.binary(max_size=60))
-def test_nonsense_is_a_trace_error(data: bytes) -> None:
-    with pytest.raises(TraceError):
-        read_trace(data)
+def test_external_ids_lead_to_the_operator() -> None:
+    new = complete("cuda_runtime", "cudaLaunchKernel", 1, 1, correlation=5, **{"External id": 8})
+    old = complete("Kernel", "k", 1, 1, correlation=5, **{"external id": 9})
+    owner = complete("cpu_op", "a", 1, 1, **{"External id": 8})
+    assert trace_of(owner, new, old, operator("b", 1, 1)).events.external_id.tolist() == [8, 8, 9, -1]
+    assert trace_of(owner).events.external_id.tolist() == [-1]  # nothing that it could lead to
 
 
-def test_size_is_limited_while_unpacking() -> None:
-    bomb = gzip.compress(b" " * 200 * 1024**2)
-    tracemalloc.start()
-    try:
-        with pytest.raises(TraceError, match=r"more than 1000 bytes.*fewer active steps"):
-            read_trace(bomb, limit_bytes=1000)
-        assert tracemalloc.get_traced_memory()[1] < 100 * 1024**2
-    finally:
-        tracemalloc.stop()
-    with pytest.raises(TraceError, match="more than 10 bytes"):
-        read_trace(trace_bytes(operator("a", 1, 2)), limit_bytes=10)
+@pytest.mark.parametrize("spelling", ["Input Dims", "Input dims"])
+def test_shapes_are_kept_once(spelling: str) -> None:
+    given = {spelling: [[32, 128], [[2], [3]], []], "Input type": ["float", "TensorList", "Scalar"]}
+    trace = trace_of(
+        operator("a", 1, 1), complete("cpu_op", "b", 2, 1, **given), complete("cpu_op", "c", 3, 1, **given)
+    )
+    assert trace.events.shapes.tolist() == [-1, 0, 0]
+    assert trace.shapes == (("[[32, 128], [[2], [3]], []]", "[float, TensorList, Scalar]"),)
+
+
+def test_shapes_that_are_none_are_shown_as_they_are() -> None:
+    deep = json.loads("[" * 700 + "]" * 700)
+    values: list[object] = ["\x1b[31m", None, {"a": 1}, deep]
+    trace = trace_of(*(complete("cpu_op", "a", 1, 1, **{"Input Dims": value}) for value in values))
+    assert [shapes for shapes, _ in trace.shapes[:3]] == ["\\x1b[31m", "null", '{"a":1}']
+    assert trace.shapes[3][0].startswith("[[[[")
+
+
+def test_huge_shapes_are_not_unfolded() -> None:
+    huge = complete("cpu_op", "a", 1, 1, **{"Input Dims": [[]] * 500_000})
+    ((shapes, _),) = trace_of(huge).shapes
+    assert shapes.startswith("[[], []")
+    assert shapes.endswith("... (2000000 bytes)")
+    assert len(shapes) < 300
+
+
+def test_taking_rows_keeps_all_columns_alike() -> None:
+    events = trace_of(*(operator("a", time, time) for time in range(5)), launch(3, 9)).events
+    assert events.take(np.array([False, True, True, False, False, True])).start_ns.tolist() == [1000, 2000, 9000]
+    few = events.take(np.array([5, 1]))
+    assert (few.correlation.tolist(), few.device.tolist(), few.shapes.tolist()) == ([3, -1], [-1, -1], [-1, -1])
+    none = events.take(np.zeros(6, dtype=np.bool_))
+    assert [len(getattr(none, name)) for name in none.__slots__] == [0] * 11
+
+
+def test_shapes_of_a_real_file() -> None:
+    trace = data_trace(H100)
+    shapes = {trace.shapes[index] for index in trace.of_kind(Kind.OPERATOR).shapes.tolist() if index >= 0}
+    assert ("[[1, 141, 2048], [512, 2048], [512]]", "[c10::BFloat16, c10::BFloat16, c10::BFloat16]") in shapes
+    assert (trace.of_kind(Kind.OPERATOR).shapes >= 0).all()
+    assert (trace.of_kind(Kind.PYTHON).shapes == -1).all()
+
+
+def test_memory_moments_of_a_real_file() -> None:
+    trace = data_trace(H100)
+    moments = trace.memory
+    assert len(moments) == len(trace.of_kind(Kind.MEMORY)) == 236
+    assert set(zip(moments.device_type.tolist(), moments.device_index.tolist(), strict=True)) == {(0, -1), (1, 0)}
+    on_device = moments.device_type == 1
+    total, change = moments.total_allocated_bytes[on_device], moments.size_bytes[on_device]
+    assert (total[1:] - total[:-1]).tolist() == change[1:].tolist()
+    assert change.max() > 0 > change.min()
+
+
+def test_memory_moments_need_no_category_and_may_lack_fields() -> None:
+    bare = {"ph": "i", "name": "[memory]", "pid": 7, "tid": 8, "ts": 5, "args": {"Bytes": -3}}
+    trace = trace_of(bare, {"ph": "i", "name": "[memory]", "ts": 6}, {"ph": "i", "name": "Record Window End", "ts": 7})
+    moments = trace.memory
+    assert (moments.time_ns.tolist(), moments.size_bytes.tolist()) == ([5000, 6000], [-3, 0])
+    assert [trace.threads[thread] for thread in moments.thread.tolist()] == [(7, 8), (0, 0)]
+    assert moments.total_allocated_bytes.tolist() == moments.device_type.tolist() == [-1, -1]
+    assert trace.categories == {}
+
+
+def test_a_label_of_that_name_is_no_memory() -> None:
+    trace = trace_of(label("[memory]", 1, 5))
+    assert trace.events.kind.tolist() == [Kind.ANNOTATION]
+    assert len(trace.memory) == 0
+
+
+def test_arguments_are_looked_at_although_the_header_promises_none() -> None:
+    header = {"deviceProperties": [], "baseTimeNanoseconds": 5}
+    many = [operator("a", time, 1) for time in range(20)]
+    with patch.object(trace_pieces, "PIECE_BYTES", 200):
+        trace = read_trace(trace_bytes(*many, launch(7, 30), kernel(7, 31, 2), memory(40, 64), **header))
+        assert len(read_trace(trace_bytes(*many, **header)).events) == 20
+    assert trace.of_kind(Kind.RUNTIME, Kind.KERNEL).correlation.tolist() == [7, 7]
+    assert trace.memory.size_bytes.tolist() == [64]
+
+
+def test_shapes_are_looked_at_because_the_header_promises_some() -> None:
+    header = {"deviceProperties": [], "baseTimeNanoseconds": 5, "record_shapes": 1}
+    many = [complete("cpu_op", "a", time, 1, **{"Input Dims": [[time]]}) for time in range(20)]
+    with patch.object(trace_pieces, "PIECE_BYTES", 200):
+        assert read_trace(trace_bytes(*many, **header)).events.shapes.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize("digits", range(14, 25))
+@pytest.mark.parametrize("fraction", ["", ".5", "e0"])
+def test_no_time_is_too_long(digits: int, fraction: str) -> None:
+    trace = read_trace(with_times("0.125", "9" * digits + fraction, f"-{'9' * digits}{fraction}"))
+    assert len(trace.events) == (3 if digits < 16 else 1)
+    assert trace.incredible_durations == 3 - len(trace.events)
+
+
+def test_an_event_without_a_time_among_large_integers() -> None:
+    old = operator("a", 1_623_212_388_426_902, 35)
+    without = {name: value for name, value in old.items() if name != "ts"}
+    trace = trace_of(old, without, old)
+    assert (len(trace.events), trace.unplaced, trace.incredible_durations) == (2, 1, 0)
+
+
+def test_an_event_without_a_time_is_left_out_and_counted() -> None:
+    odd = [operator("a", 1, 1) | {"ts": ts} for ts in (None, "5", [], True)]
+    without = {name: value for name, value in operator("a", 1, 1).items() if name != "ts"}
+    trace = trace_of(operator("a", 1, 1), *odd, without, operator("a", 1, 1) | {"dur": "1"})
+    assert (len(trace.events), trace.unplaced) == (1, 6)
+    assert trace.categories == {"cpu_op": 7}
+    unfinished = {name: value for name, value in operator("a", 1, 1).items() if name != "dur"}
+    assert trace_of(unfinished).events.duration_ns.tolist() == [0]
+
+
+def test_no_call_per_event_on_the_way_that_files_of_torch_take() -> None:
+    """Reading twice the events calls hardly more functions: one per event would show as a thousand."""
+    calls = []
+    for events in (500, 1000):
+        data = trace_bytes(
+            *(launch(number, number) for number in range(events)), *(kernel(n, n, 1) for n in range(events))
+        )
+        profile = cProfile.Profile()
+        profile.runcall(read_trace, data)
+        calls.append(sum(entry.callcount for entry in profile.getstats() if not isinstance(entry.code, str)))
+    assert calls[1] - calls[0] < 250
 
 
 def test_labels_of_the_python_exporter_are_true() -> None:
@@ -220,3 +324,17 @@ def test_scrubbing_the_header_keeps_the_events() -> None:
     assert scrubbed["traceEvents"] == json.loads(plain)["traceEvents"]
     with pytest.raises(TraceError, match="cannot be scrubbed"):
         scrub_header(b"[]")
+
+
+@pytest.mark.parametrize("separator", [", ", ",\n  "])
+@pytest.mark.parametrize("header", [{}, {"deviceProperties": [], "baseTimeNanoseconds": 5}])
+def test_decoded_events_never_stand_in_memory_together(separator: str, header: dict[str, object]) -> None:
+    event = json.dumps(complete("cpu_op", "aten::add", 1.5, 1.25, **{"External id": 70_000}))
+    fields = json.dumps(header | {"traceEvents": []})
+    data = fields.replace("[]}", f"[{separator.join([event] * 50_000)}]}}").encode()
+    tracemalloc.start()
+    try:
+        assert len(read_trace(data).events) == 50_000
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(data)
+    finally:
+        tracemalloc.stop()
