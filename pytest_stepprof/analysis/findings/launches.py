@@ -1,0 +1,142 @@
+"""Does the host keep the device busy, and are all of its threads recorded?"""
+
+from pytest_stepprof.analysis.findings.device import UNPROFILED, busiest, caveat, late_launches
+from pytest_stepprof.analysis.findings.shares import (
+    LEAST_SHARE,
+    Part,
+    calls_per_step,
+    counted,
+    evidence,
+    mean,
+    part_of,
+    per,
+    per_step_ns,
+    percent,
+    span_text,
+    time_text,
+)
+from pytest_stepprof.record.finding import Evidence, Finding
+from pytest_stepprof.record.window import SHORT_KERNEL_NS, DeviceUse, LaunchUse, Window
+
+_MANY_LAUNCHES = 50
+"""Launches per step; with fewer, the price of a launch is not what a step is made of."""
+_LONG_FOR_A_LAUNCH_NS = 100_000
+"""No operator costs the host more than this before its launch, profiled: longer gaps have another reason."""
+
+_SLOWED = (
+    "The profiler slows the host down, and could be the reason itself: compare the unprofiled time of a step with the "
+    "device's work of {work} {per}; only what is clearly longer waits without a profiler, too. "
+)
+
+
+def idle_before_late_launches(window: Window) -> tuple[Finding, ...]:
+    """Many small launches where the kernels are short and the gaps too, else a host that is late for other reasons."""
+    device, launches = busiest(window), window.launches
+    if device is None or launches is None:
+        return ()
+    late = late_launches(window, device)
+    if not late.recurs:
+        return ()
+    if _are_many_and_small(window, launches, late):
+        return (_many_small_launches(window, device, launches, late),)
+    return (_host_bound(window, device, launches, late),)
+
+
+def _are_many_and_small(window: Window, launches: LaunchUse, late: Part) -> bool:
+    kernels = _kernels(window)
+    if len(launches.short_kernels) != len(kernels) or len(launches.calls) != len(late.part_ns) or not kernels:
+        return False
+    pairs = zip(kernels, launches.short_kernels, launches.calls, strict=True)
+    many = sum(calls >= _MANY_LAUNCHES and 2 * short > every for every, short, calls in pairs)
+    return 2 * many > len(kernels) and sum(late.part_ns) <= _LONG_FOR_A_LAUNCH_NS * sum(launches.calls)
+
+
+def _kernels(window: Window) -> tuple[int, ...]:
+    """Kernels of all devices, per step."""
+    return tuple(map(sum, zip(*(device.kernels for device in window.devices), strict=False)))
+
+
+def _many_small_launches(window: Window, device: DeviceUse, launches: LaunchUse, late: Part) -> Finding:
+    kernels = _kernels(window)
+    median = "" if launches.median_kernel_ns is None else f" (median {time_text(launches.median_kernel_ns)})"
+    return Finding(
+        code="many small launches",
+        share=late.share,
+        observation=f"{counted(window, kernels, 'kernel')}, {span_text(launches.short_kernels)} of them shorter than "
+        f"{time_text(SHORT_KERNEL_NS)}{median}; before launches that come late, device {device.device} is idle "
+        f"for {late.text}.{caveat(window)}",
+        evidence=(
+            *late.evidence("idle before late launches"),
+            calls_per_step("kernels", kernels),
+            calls_per_step("short kernels", launches.short_kernels),
+            *_launch_evidence(window, launches),
+        ),
+        hypothesis="Asking for a kernel may take the host longer than the kernel takes the device: chains of small "
+        "operators, or an optimizer that goes through the parameters one by one, could be behind it.",
+        next_check=_slowed(window) + "Then try foreach=True or fused=True in the optimizer, torch.compile "
+        f"(mode='reduce-overhead' replays CUDA graphs), or a larger batch. {UNPROFILED}",
+    )
+
+
+def _host_bound(window: Window, device: DeviceUse, launches: LaunchUse, late: Part) -> Finding:
+    return Finding(
+        code="host bound",
+        share=late.share,
+        observation=f"Device {device.device} is idle for {late.text} before work whose launch began only when the "
+        f"device had run dry, reading not counted.{caveat(window)}",
+        evidence=(*late.evidence("idle before late launches"), *_launch_evidence(window, launches)),
+        hypothesis="The host may not keep the device busy: Python between the operators, calls that wait for the "
+        "device, or other work on the thread that launches could be behind it.",
+        next_check=_slowed(window) + "Then look at what the host does before the late launches: synchronizations, time "
+        "outside of operators, --stepprof-stacks; take it out of the step, or try torch.compile or a larger batch. "
+        f"{UNPROFILED}",
+    )
+
+
+def _launch_evidence(window: Window, launches: LaunchUse) -> tuple[Evidence, ...]:
+    delay, outside = launches.median_queue_ns, part_of(window, window.outside_operators_ns)
+    return (
+        *(outside.evidence("outside of operators") if outside.part_ns else ()),
+        calls_per_step("launches", launches.calls),
+        per_step_ns("launch calls of the host", launches.launch_cpu_ns),
+        *(() if delay is None else (evidence("median queue delay", delay, "ns"),)),
+    )
+
+
+def _slowed(window: Window) -> str:
+    return _SLOWED.format(work=time_text(mean(window.device.work_ns or ())), per=per(window))
+
+
+def unrecorded_threads(window: Window) -> tuple[Finding, ...]:
+    """Launches from threads without operators, beside operators on others: part of the host's side is missing."""
+    launches = window.launches
+    if launches is None or not window.operators or len(launches.calls) != len(launches.without_operator):
+        return ()
+    unseen, every = sum(launches.without_operator), sum(launches.calls)
+    if not _in_most(launches):
+        return ()
+    share = min(1.0, unseen / every)
+    return (
+        Finding(
+            code="unrecorded threads",
+            share=None,
+            observation=f"{span_text(launches.without_operator)} of "
+            f"{counted(window, launches.calls, 'launch', 'launches')} come from threads on which no operator was "
+            f"recorded ({percent(share)} of the launches).",
+            evidence=(
+                calls_per_step("launches without operator", launches.without_operator),
+                calls_per_step("launches", launches.calls),
+            ),
+            hypothesis="A part of the step may run on threads of its own (threading, a pool of an extension) that the "
+            "profiler does not record; if so, operators, regions and time outside of operators show the rest only.",
+            next_check="For one measurement, do that work on the thread of the step; or profile by hand with "
+            "experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True) and read that trace "
+            "with stepprof trace show.",
+        ),
+    )
+
+
+def _in_most(launches: LaunchUse) -> bool:
+    pairs = zip(launches.without_operator, launches.calls, strict=True)
+    steps = sum(unseen > 0 and unseen >= LEAST_SHARE * every > 0 for unseen, every in pairs)
+    return 2 * steps > len(launches.calls)
