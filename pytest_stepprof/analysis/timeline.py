@@ -21,11 +21,14 @@ class Intervals(NamedTuple):
 def union(start_ns: Integers, end_ns: Integers) -> Intervals:
     """Merge intervals that overlap or touch; empty ones vanish."""
     real = end_ns > start_ns
-    start_ns, end_ns = start_ns[real], end_ns[real]
+    if not real.all():
+        start_ns, end_ns = start_ns[real], end_ns[real]
     if not len(start_ns):
         return Intervals(start_ns, end_ns)
-    order = np.argsort(start_ns, kind="stable")
-    start_ns, reached_ns = start_ns[order], np.maximum.accumulate(end_ns[order])
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    reached_ns = np.maximum.accumulate(end_ns)
     begins = np.flatnonzero(np.concatenate(([True], start_ns[1:] > reached_ns[:-1])))
     finishes = np.concatenate((begins[1:] - 1, [len(start_ns) - 1]))
     return Intervals(start_ns[begins], reached_ns[finishes])
@@ -36,12 +39,20 @@ def length_ns(intervals: Intervals) -> int:
     return int((intervals.end_ns - intervals.start_ns).sum())
 
 
-def clip(intervals: Intervals, low_ns: int, high_ns: int) -> Intervals:
-    """Return what lies in [low, high) of a union."""
-    start_ns = np.maximum(intervals.start_ns, low_ns)
-    end_ns = np.minimum(intervals.end_ns, high_ns)
-    real = end_ns > start_ns
-    return Intervals(start_ns[real], end_ns[real])
+def lengths_within_ns(intervals: Intervals, low_ns: Integers, high_ns: Integers) -> Integers:
+    """Return for each span [low, high) how much of a union lies in it, in ns."""
+    lengths_ns: Integers = np.maximum(_length_before_ns(intervals, high_ns) - _length_before_ns(intervals, low_ns), 0)
+    return lengths_ns
+
+
+def _length_before_ns(intervals: Intervals, moments_ns: Integers) -> Integers:
+    """Return how much of a union lies before each moment, in ns: all that has ended, and a part of what has begun."""
+    if not len(intervals.start_ns):
+        return np.zeros(len(moments_ns), dtype=np.int64)
+    ended_ns = np.concatenate(([0], np.cumsum(intervals.end_ns - intervals.start_ns)))
+    last = np.searchsorted(intervals.start_ns, moments_ns, side="right") - 1
+    part_ns = np.minimum(moments_ns, intervals.end_ns[last]) - intervals.start_ns[last]
+    return np.where(last < 0, 0, ended_ns[last] + part_ns)
 
 
 def intersection(left: Intervals, right: Intervals) -> Intervals:
@@ -56,46 +67,3 @@ def intersection(left: Intervals, right: Intervals) -> Intervals:
     edges, depth = edges[order], np.cumsum(change[order])
     both = np.flatnonzero(depth == 2)
     return Intervals(edges[both], edges[both + 1])
-
-
-def covers(intervals: Intervals, points_ns: Integers) -> npt.NDArray[np.bool_]:
-    """Say for each point whether it lies in the union."""
-    if not len(intervals.start_ns):
-        return np.zeros(len(points_ns), dtype=np.bool_)
-    place = np.searchsorted(intervals.start_ns, points_ns, side="right") - 1
-    return (place >= 0) & (points_ns < intervals.end_ns[place])
-
-
-def self_times_ns(start_ns: Integers, end_ns: Integers) -> Integers:
-    """Return each event's exclusive time, in ns, for the events of one thread.
-
-    Every moment belongs to the event that started last among those that are running (of two that start together,
-    the shorter one). Where spans nest, that is the usual self time; where they overlap in part, the later one
-    takes the overlap. The results always add up to the union of all events.
-    """
-    order = np.lexsort((-end_ns, start_ns))
-    starts, ends = start_ns[order].tolist(), end_ns[order].tolist()
-    own = [0] * len(starts)
-    running: list[int] = []
-    moment = 0
-    for event, start in enumerate(starts):
-        _give(running, ends, own, moment, start)
-        moment = start
-        running.append(event)
-    if running:
-        _give(running, ends, own, moment, max(ends))
-    result = np.empty(len(own), dtype=np.int64)
-    result[order] = own
-    return result
-
-
-def _give(running: list[int], ends: list[int], own: list[int], moment: int, until: int) -> None:
-    """Hand the time from ``moment`` to ``until`` to the events on the stack, the last started first."""
-    while running and moment < until:
-        last = running[-1]
-        stop = min(ends[last], until)
-        if stop > moment:
-            own[last] += stop - moment
-            moment = stop
-        if ends[last] <= moment:
-            running.pop()

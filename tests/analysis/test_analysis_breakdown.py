@@ -15,10 +15,7 @@ from pytest_stepprof.analysis.breakdown import reduce_window
 from pytest_stepprof.analysis.steps import (
     SYNCHRONIZE_LABEL,
     calls_by_label,
-    compilations,
     find_steps,
-    has_compiled_regions,
-    unwarmed_events,
     user_labels,
 )
 from pytest_stepprof.errors import TraceError
@@ -184,6 +181,47 @@ def test_device_work_of_a_region_any_thread_of_an_operator_its_own() -> None:
     assert operator_cost(window, "aten::waiting").device_work_ns == 0
 
 
+def test_device_work_of_labels_at_their_borders() -> None:
+    """A launch belongs to a label from its start on, and no longer at its end; after the last step to none."""
+    window = reduce_window(
+        trace_of(
+            step(0, 10, 100),
+            label("first", 20, 10),
+            label("second", 30, 10),
+            label("long", 90, 100),
+            operator("aten::long", 91, 50, tid=2),
+            *(event for at in (20, 30, 40) for event in (launch(at, at), kernel(at, at + 5, 1))),
+            launch(1, 120, tid=2),
+            kernel(1, 130, 10),
+        ),
+        device_expected=True,
+    )
+    assert {cost.name: cost.device_work_ns for cost in window.regions} == {
+        "first": (1_000,),
+        "second": (1_000,),
+        "long": (0,),
+    }
+    assert operator_cost(window, "aten::long").device_work_ns == 0
+
+
+def test_device_work_of_operators_that_overlap_in_part() -> None:
+    """The first one has ended when the second, which began while it ran, launches."""
+    window = reduce_window(
+        trace_of(
+            step(0, 10, 100),
+            operator("aten::first", 20, 10),
+            operator("aten::second", 25, 10),
+            launch(1, 27),
+            kernel(1, 40, 1),
+            launch(2, 32),
+            kernel(2, 50, 2),
+        ),
+        device_expected=True,
+    )
+    assert operator_cost(window, "aten::first").device_work_ns == 1_000
+    assert operator_cost(window, "aten::second").device_work_ns == 3_000
+
+
 def test_counters_of_the_device() -> None:
     found = counters(device_window())
     assert found["kernel launches"] == (1, 1)
@@ -243,19 +281,3 @@ def test_labels_of_people() -> None:
     )
     assert user_labels(trace) == ("before", "forward")
     assert calls_by_label(trace, find_steps(trace)) == {"forward": (2, 0), "stepprof: read batch": (1, 0)}
-
-
-def test_compiler_at_work() -> None:
-    trace = trace_of(
-        operator("early (dynamo_timed)", 0, 5),
-        step(0, 10, 100),
-        operator("compile_inner (dynamo_timed)", 20, 30),
-        operator("backend (dynamo_timed)", 25, 10),
-        complete("cuda_runtime", "cudaMalloc", 70, 2),
-        complete("cuda_runtime", "cudaMallocAsyncOther", 70, 2),
-        complete("overhead", "Lazy Function Loading", 80, 2),
-    )
-    assert compilations(trace, find_steps(trace)) == (2, 30_000)
-    assert has_compiled_regions(trace)
-    assert unwarmed_events(trace, find_steps(trace)) == {"cudaMalloc": 1, "Lazy Function Loading": 1}
-    assert not has_compiled_regions(data_trace(H100))

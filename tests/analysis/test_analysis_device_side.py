@@ -1,9 +1,10 @@
 import pytest
 from trace_events import Event, any_trace, data_trace, kernel, launch, step, trace_of
 
-from pytest_stepprof.analysis.device_side import device_side, launches_without_kernel, observe, work_ns
-from pytest_stepprof.analysis.steps import find_steps
-from pytest_stepprof.analysis.trace_reader import DEVICE_WORK_KINDS, Trace
+from pytest_stepprof.analysis.completeness import launches_without_kernel, observe
+from pytest_stepprof.analysis.device_side import device_side
+from pytest_stepprof.analysis.steps import find_steps, whole_trace
+from pytest_stepprof.analysis.trace_reader import Trace
 from pytest_stepprof.record.window import DeviceObservation
 
 STEPS = (step(4, 10, 100), step(5, 110, 100))
@@ -46,6 +47,19 @@ HEALTHY = (launch(1, 20), kernel(1, 30, 10), launch(2, 120), kernel(2, 130, 10))
             (10_000, 10_000),
         ),
         (
+            (*HEALTHY[:2], launch(3, 40), launch(4, 130)),
+            "incomplete",
+            "2 of 3 kernel launches have no kernel; nothing launched after the first of these was seen on the device: "
+            "a full buffer looks like this; no device event in step 5",
+            (10_000, 0),
+        ),
+        (
+            (*HEALTHY, launch(3, 40), launch(4, 50)),
+            "incomplete",
+            "2 of 4 kernel launches have no kernel",
+            (10_000, 10_000),
+        ),
+        (
             HEALTHY[:2],
             "incomplete",
             "no device event in step 5",
@@ -68,6 +82,18 @@ HEALTHY = (launch(1, 20), kernel(1, 30, 10), launch(2, 120), kernel(2, 130, 10))
             "observed",
             "",
             (10_000, 20_000),
+        ),
+        (  # one launch of a graph more, and the kernels that go with it
+            (*HEALTHY, launch(3, 140, name="cudaGraphLaunch"), kernel(3, 150, 5), kernel(3, 160, 5)),
+            "observed",
+            "",
+            (10_000, 20_000),
+        ),
+        (  # what nobody launched may belong to either step: no sign of loss
+            (*HEALTHY, kernel(-1, 40, 5)),
+            "observed",
+            "1 device events have no launch call: they count for the step, for no region",
+            (15_000, 10_000),
         ),
         (
             (*HEALTHY, kernel(-1, 40, 5), kernel(-1, 150, 5)),
@@ -93,13 +119,13 @@ def test_nothing_asked_is_said_so() -> None:
 
 
 def test_unions_are_per_device() -> None:
-    events = trace_of(
-        kernel(1, 0, 10, stream=1),
-        kernel(2, 5, 10, stream=2),
-        kernel(3, 5, 10, device=1),
-        kernel(4, 6, 20, device=1, cat="gpu_user_annotation"),
-    ).of_kind(*DEVICE_WORK_KINDS)
-    assert work_ns(events) == 15_000 + 10_000
+    found = observed(
+        kernel(1, 15, 10, stream=1),
+        kernel(2, 20, 10, stream=2),
+        kernel(3, 20, 10, device=1),
+        kernel(4, 21, 20, device=1, cat="gpu_user_annotation"),
+    )
+    assert found.work_ns == (15_000 + 10_000, 0)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +143,8 @@ def test_unions_are_per_device() -> None:
     ],
 )
 def test_kernel_launches_by_name(name: str, launched: bool) -> None:
-    assert launches_without_kernel(trace_of(launch(1, 5, name=name))) == int(launched)
+    trace = trace_of(launch(1, 5, name=name))
+    assert len(launches_without_kernel(device_side(trace, whole_trace(trace)))) == int(launched)
 
 
 def test_fills_without_a_device_event_are_healthy() -> None:

@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 from pytest_stepprof.analysis.timeline import (
     Integers,
     Intervals,
-    clip,
-    covers,
     intersection,
     length_ns,
-    self_times_ns,
+    lengths_within_ns,
     union,
 )
 
@@ -55,10 +53,18 @@ def test_union_covers_the_same_moments_and_is_disjoint(pairs: list[tuple[int, in
     assert (merged.start_ns[1:] > merged.end_ns[:-1]).all()
 
 
-@given(spans, st.integers(0, END), st.integers(0, END))
-def test_clip(pairs: list[tuple[int, int]], low: int, high: int) -> None:
-    clipped = clip(union(*columns(pairs)), low, high)
-    assert moments(pairs_of(clipped)) == moments(pairs) & set(range(low, high))
+@given(spans, st.lists(st.tuples(st.integers(-3, END + 3), st.integers(-3, END + 3)), max_size=5))
+def test_lengths_within(pairs: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+    within = lengths_within_ns(union(*columns(pairs)), *columns(windows))
+    assert within.tolist() == [len(moments(pairs) & set(range(low, high))) for low, high in windows]
+
+
+@pytest.mark.parametrize("far", [-(9 * 10**18), 9 * 10**18])
+def test_lengths_within_far_away(far: int) -> None:
+    assert lengths_within_ns(union(*columns([(far, far + 5)])), *columns([(far - 5, far + 3), (0, 5)])).tolist() == [
+        3,
+        0,
+    ]
 
 
 @given(spans, spans)
@@ -66,40 +72,3 @@ def test_intersection(left: list[tuple[int, int]], right: list[tuple[int, int]])
     both = intersection(union(*columns(left)), union(*columns(right)))
     assert length_ns(both) == len(moments(left) & moments(right))
     assert moments(pairs_of(both)) == moments(left) & moments(right)
-
-
-@given(spans, st.lists(st.integers(-1, END + 1), max_size=8))
-def test_covers(pairs: list[tuple[int, int]], points: list[int]) -> None:
-    found = covers(union(*columns(pairs)), np.array(points, dtype=np.int64))
-    assert found.tolist() == [point in moments(pairs) for point in points]
-
-
-@pytest.mark.parametrize(
-    ("pairs", "expected"),
-    [
-        ([], []),
-        ([(0, 10), (2, 4), (5, 9), (6, 7)], [4, 2, 3, 1]),  # nested
-        ([(0, 10), (5, 15)], [5, 10]),  # overlapping in part: the later one takes the overlap
-        ([(0, 4), (0, 10)], [4, 6]),  # started together: the shorter one is inside
-        ([(0, 4), (0, 4)], [0, 4]),  # equal: the later one in the file is inside
-        ([(0, 10), (2, 12), (3, 4)], [2, 9, 1]),
-        ([(0, 10), (0, 0), (10, 20)], [10, 0, 10]),
-    ],
-)
-def test_self_times(pairs: list[tuple[int, int]], expected: list[int]) -> None:
-    assert self_times_ns(*columns(pairs)).tolist() == expected
-
-
-@given(spans)
-def test_self_times_moment_by_moment(pairs: list[tuple[int, int]]) -> None:
-    expected = [0] * len(pairs)
-    for moment in range(END):
-        running = [(start, -end, row) for row, (start, end) in enumerate(pairs) if start <= moment < end]
-        if running:
-            expected[max(running)[2]] += 1
-    assert self_times_ns(*columns(pairs)).tolist() == expected
-
-
-@given(spans)
-def test_self_times_add_up_to_the_union(pairs: list[tuple[int, int]]) -> None:
-    assert self_times_ns(*columns(pairs)).sum() == length_ns(union(*columns(pairs)))

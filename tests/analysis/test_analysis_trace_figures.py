@@ -1,23 +1,20 @@
 """Figures of real traces against ones that were computed apart, with plain Python, for each file."""
 
 import json
-import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from trace_events import SHARED_TRACES, any_trace
 
-from pytest_stepprof.analysis.device_side import (
-    communication_kernels,
-    device_work,
-    kernel_launches,
-    launches_without_kernel,
-    work_ns,
-)
-from pytest_stepprof.analysis.steps import find_steps
-from pytest_stepprof.analysis.timeline import Intervals, clip, intersection, length_ns, union
+from pytest_stepprof.analysis.breakdown import reduce_window
+from pytest_stepprof.analysis.completeness import launches_without_kernel
+from pytest_stepprof.analysis.device_side import device_side
+from pytest_stepprof.analysis.host_side import host_side, reading
+from pytest_stepprof.analysis.steps import Steps, find_steps, whole_trace
+from pytest_stepprof.analysis.timeline import intersection, length_ns, union
 from pytest_stepprof.analysis.trace_reader import DEVICE_WORK_KINDS, Kind, Trace
+from pytest_stepprof.record.window import DeviceUse, Window
 
 FILES = (
     "nvidia_a100_train_ddp2_nccl.json.gz",
@@ -32,6 +29,15 @@ FILES = (
 )
 
 
+class Case(NamedTuple):
+    """A trace reduced twice: as one step, and by its steps where it has any; and what has to come out."""
+
+    trace: Trace
+    whole: Window
+    window: Window | None
+    expected: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
     path = SHARED_TRACES / "expected.json"
@@ -42,84 +48,141 @@ def figures() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=FILES)
-def case(request: pytest.FixtureRequest, figures: dict[str, Any]) -> tuple[Trace, dict[str, Any]]:
-    return any_trace(request.param), figures[request.param]
+def case(request: pytest.FixtureRequest, figures: dict[str, Any]) -> Case:
+    trace, expected = any_trace(request.param), figures[request.param]
+    whole = reduced(trace, whole_trace(trace))
+    return Case(trace, whole, reduced(trace, find_steps(trace)) if expected["steps"] else None, expected)
 
 
-def dataloader(trace: Trace) -> Intervals:
-    labels = trace.of_kind(Kind.ANNOTATION)
-    calls = labels.take(np.isin(labels.name, trace.name_indices(re.compile(r"^enumerate\(DataLoader\)#"))))
-    return union(calls.start_ns, calls.end_ns)
+def reduced(trace: Trace, steps: Steps) -> Window:
+    return reduce_window(trace, device_expected=True, steps=steps)
 
 
-def test_categories(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    assert trace.categories == expected["categories"]
-    assert sum(trace.categories.values()) == expected["events_X"]
+def of_devices(devices: tuple[DeviceUse, ...], field: str) -> dict[str, int]:
+    values = {str(device.device): getattr(device, field) for device in devices}
+    return {device: value if isinstance(value, int) else sum(value) for device, value in values.items()}
 
 
-def test_device_work(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    busy = device_work(trace.of_kind(*DEVICE_WORK_KINDS))
-    assert {str(device): length_ns(work) for device, work in busy.items()} == {
-        device: figures["busy_ns"] for device, figures in expected["devices"].items()
-    }
-    for device, figures in expected["devices"].items():
-        work = busy[int(device)]
-        assert work.end_ns[-1] - work.start_ns[0] == figures["first_to_last_ns"]
-        assert work_ns(trace.of_kind(Kind.KERNEL)) == figures["kernel_busy_ns"]
-        assert work_ns(trace.of_kind(Kind.COPY)) == figures["copy_busy_ns"]
-        assert work_ns(communication_kernels(trace)) == figures["comm_busy_ns"]
-        assert len(trace.of_kind(Kind.KERNEL)) == figures["kernels"]
+def expected_of_devices(expected: dict[str, Any], field: str) -> dict[str, int]:
+    return {device: values[field] for device, values in expected["devices"].items()}
 
 
-def test_copies(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    copies = trace.of_kind(Kind.COPY)
-    for name, (count, size_bytes) in expected["copies"].items():
-        same = copies.take(copies.name == trace.names.index(name))
-        assert (len(same), same.size_bytes.sum()) == (count, size_bytes)
-    assert len(copies) == sum(count for count, _ in expected["copies"].values())
+def counted(window: Window, name: str) -> int:
+    return next((sum(counter.per_step) for counter in window.counters if counter.name == name), 0)
 
 
-def test_launches(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    assert len(kernel_launches(trace)) == expected["kernel_launch_calls"]
-    assert launches_without_kernel(trace) == expected["launches_without_kernel"]
+def test_categories(case: Case) -> None:
+    assert case.trace.categories == case.expected["categories"]
+    assert sum(case.trace.categories.values()) == case.expected["events_X"]
 
 
-def test_operators(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    counts = np.bincount(trace.of_kind(Kind.OPERATOR).name, minlength=len(trace.names))
-    for name, count in expected["top_ops_by_count"]:
-        assert counts[trace.names.index(name)] == count
+@pytest.mark.parametrize(
+    ("field", "figure"),
+    [
+        ("kernels", "kernels"),
+        ("sum_ns", "sum_ns"),
+        ("union_ns", "busy_ns"),
+        ("busy_ns", "busy_ns"),
+        ("work_ns", "busy_ns"),
+        ("communication_ns", "comm_busy_ns"),
+        ("copy_ns", "copy_busy_ns"),
+        ("span_ns", "first_to_last_ns"),
+    ],
+)
+def test_devices(case: Case, field: str, figure: str) -> None:
+    assert of_devices(case.whole.devices, field) == expected_of_devices(case.expected, figure)
 
 
-def test_dataloader(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    waiting = dataloader(trace)
-    work = trace.of_kind(*DEVICE_WORK_KINDS)
-    assert length_ns(waiting) == expected["dataloader_union_ns"]
-    assert (
-        sum(length_ns(intersection(busy, waiting)) for busy in device_work(work).values())
-        == (expected["dataloader_with_gpu_busy_ns"])
-    )
+def test_all_device_work_belongs_to_a_step(case: Case) -> None:
+    """In these traces it does, so that the sums over the steps are the figures of the file."""
+    if case.window is not None:
+        for field, figure in (("sum_ns", "sum_ns"), ("union_ns", "busy_ns"), ("kernels", "kernels")):
+            assert of_devices(case.window.devices, field) == expected_of_devices(case.expected, figure)
 
 
-def test_steps(case: tuple[Trace, dict[str, Any]]) -> None:
-    trace, expected = case
-    if not expected["steps"]:
+def test_classes_and_idle_time_fill_the_step(case: Case) -> None:
+    """``kernel_busy_ns`` of the file: computing and communicating kernels together, which the window keeps apart."""
+    work = case.trace.of_kind(*DEVICE_WORK_KINDS)
+    assert len(work) == sum(values["events"] for values in case.expected["devices"].values())
+    kernels = case.trace.of_kind(Kind.KERNEL)
+    for device in case.whole.devices:
+        mine = kernels.take(kernels.device == device.device)
+        expected = case.expected["devices"][str(device.device)]
+        assert length_ns(union(mine.start_ns, mine.end_ns)) == expected["kernel_busy_ns"]
+        assert device.busy_ns[0] + device.idle_ns[0] == case.whole.elapsed_ns[0]
+        assert device.span_ns - device.union_ns == expected["idle_first_to_last_ns"]
+
+
+def test_copies(case: Case) -> None:
+    copied: dict[str, list[int]] = {}
+    for group in case.whole.copies:
+        total = copied.setdefault(group.kind, [0, 0])
+        total[0] += sum(group.calls)
+        total[1] += sum(group.calls) * group.size_bytes
+    assert copied == case.expected["copies"]
+    if case.whole.device.status == "observed":
+        assert counted(case.whole, "device copies") == sum(count for count, _ in copied.values())
+        assert counted(case.whole, "device copied bytes") == sum(size for _, size in copied.values())
+
+
+def test_launches(case: Case) -> None:
+    side = device_side(case.trace, whole_trace(case.trace))
+    assert counted(case.whole, "kernel launches") == case.expected["kernel_launch_calls"]
+    assert len(launches_without_kernel(side)) == case.expected["launches_without_kernel"]
+    if case.whole.launches is not None:
+        assert sum(case.whole.launches.calls) == case.expected["kernel_launch_calls"]
+
+
+def test_operators(case: Case) -> None:
+    calls = {cost.name: sum(cost.calls) for cost in case.whole.operators}
+    for name, count in case.expected["top_ops_by_count"]:
+        assert calls[name] == count
+        assert counted(case.whole, f"calls of {name}") == count
+
+
+def test_dataloader(case: Case) -> None:
+    """``dataloader_with_gpu_busy_ns`` of the file is the reading during which a device was busy."""
+    loaders = [cost for cost in case.whole.regions if cost.name.startswith("enumerate(DataLoader)#")]
+    assert sum(sum(cost.calls) for cost in loaders) == case.expected["dataloader_calls"]
+    assert case.whole.read_cpu_ns == (case.expected["dataloader_union_ns"],)
+    waiting = reading(case.trace, host_side(case.trace, whole_trace(case.trace)))
+    work = case.trace.of_kind(*DEVICE_WORK_KINDS)
+    busy_ns = 0
+    for device in np.unique(work.device):
+        mine = work.take(work.device == device)
+        busy_ns += length_ns(intersection(union(mine.start_ns, mine.end_ns), waiting))
+    assert busy_ns == case.expected["dataloader_with_gpu_busy_ns"]
+    idle_ns = sum(device.idle_while_reading_ns[0] for device in case.whole.devices)
+    assert idle_ns == len(case.whole.devices) * case.expected["dataloader_union_ns"] - busy_ns
+
+
+def test_steps(case: Case) -> None:
+    if case.window is None:
         return
-    steps = find_steps(trace)
-    busy = device_work(trace.of_kind(*DEVICE_WORK_KINDS))
-    kernels = trace.of_kind(Kind.KERNEL)
-    for row, figures in enumerate(expected["steps"]):
-        start_ns, end_ns = int(steps.start_ns[row]), int(steps.end_ns[row])
-        assert f"ProfilerStep#{steps.numbers[row]}" == figures["name"]
-        assert end_ns - start_ns == figures["span_ns"]
-        assert length_ns(clip(dataloader(trace), start_ns, end_ns)) == figures["dataloader_ns"]
-        for device, busy_ns in figures["busy_ns"].items():
-            assert length_ns(clip(busy[int(device)], start_ns, end_ns)) == busy_ns
+    rows = case.expected["steps"]
+    assert [f"ProfilerStep#{number}" for number in case.window.steps] == [row["name"] for row in rows]
+    assert list(case.window.elapsed_ns) == [row["span_ns"] for row in rows]
+    assert list(case.window.read_cpu_ns) == [row["dataloader_ns"] for row in rows]
+    for device in case.window.devices:
+        assert list(device.busy_ns) == [row["busy_ns"][str(device.device)] for row in rows]
+    assert len(case.window.devices) == len(rows[0]["busy_ns"])
+
+
+def test_kernels_that_overlap_a_step(case: Case) -> None:
+    """The window counts kernels by the step that launched them; the file's figure is about time."""
+    kernels = case.trace.of_kind(Kind.KERNEL)
+    for row in case.expected["steps"]:
+        steps = find_steps(case.trace)
+        place = steps.numbers.index(int(row["name"].removeprefix("ProfilerStep#")))
+        start_ns, end_ns = steps.start_ns[place], steps.end_ns[place]
         overlapping = (kernels.start_ns < end_ns) & (kernels.end_ns > start_ns) & (kernels.duration_ns > 0)
-        assert int(overlapping.sum()) == sum(figures["kernels_overlapping"].values())
-    assert len(steps) == len(expected["steps"])
+        assert int(overlapping.sum()) == sum(row["kernels_overlapping"].values())
+
+
+def test_nothing_is_said_of_a_device_that_was_not_seen(case: Case) -> None:
+    if case.expected["devices"]:
+        assert case.whole.device.status == "observed"
+        return
+    assert case.whole.device.status == "not observed"
+    assert (case.whole.devices, case.whole.launches, case.whole.copies) == ((), None, ())
+    assert case.whole.transfer_cpu_ns is None
