@@ -105,6 +105,7 @@ class Bench:
             cpu_waiting=self.cpu_waiting,
         )
         self.waited_per_reading_ns = 0
+        self.requests = []
 
     @contextmanager
     def cpu_waiting(self):
@@ -143,7 +144,7 @@ class Bench:
 
     def take_window(self, run_step, request, synchronize, *, keep_trace):
         self.log.append("window begins")
-        self.request = request
+        self.requests.append(request)
         for _ in range(request.wait_steps + request.warmup_steps + request.active_steps):
             run_step()
         synchronize()

@@ -92,7 +92,7 @@ def planned_warmup(
 ) -> int:
     """Return how many steps the first warm-up takes, before anything else of the protocol ran.
 
-    All of ``settings.warmup_steps``, unless these, the window and the smallest plan of runs exceed the budget
+    All of ``settings.warmup_steps``, unless these, the windows and the smallest plan of runs exceed the budget
     together: then as many as fit, one at least (none if none were asked for). ``costs`` is what is known so far,
     usually from one or two steps that were still cold: a careful guess.
 
@@ -102,7 +102,8 @@ def planned_warmup(
     steps, asked_samples = _asked_samples(costs.step_ns, settings, clock_cost_ns=0, most_steps=most_steps)
     per_run = min(settings.warmup_steps, _FEWEST_WARMUP_STEPS) + min(asked_samples, _FEWEST_SAMPLES) * steps
     window = settings.window_wait_steps + settings.window_warmup_steps + settings.window_active_steps
-    to_come_ns = costs.of_run_ns(window) + min(settings.runs, _FEWEST_RUNS) * costs.of_run_ns(per_run)
+    windows = 2 if settings.record_memory else 1
+    to_come_ns = windows * costs.of_run_ns(window) + min(settings.runs, _FEWEST_RUNS) * costs.of_run_ns(per_run)
 
     def cost_s(warmup_steps: int) -> float:
         return spent_s + (costs.of_run_ns(warmup_steps) + to_come_ns) / _NS_PER_S

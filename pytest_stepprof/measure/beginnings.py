@@ -29,6 +29,10 @@ class Beginning(Protocol):
         """The live objects, for looking at them; nobody keeps what this returns."""
 
     @property
+    def named(self) -> tuple[str, object]:
+        """What paths into the state begin with, and the live objects that they lead into."""
+
+    @property
     def arguments(self) -> tuple[Any, ...]:
         """What the step is called with before the batch."""
 
@@ -59,6 +63,11 @@ class CapturedBeginning:
         self._snapshot = snapshot
         self.state = state
         self.arguments = arguments
+
+    @property
+    def named(self) -> tuple[str, object]:
+        """The state as the person knows it."""
+        return "state", self.state
 
     @property
     def digests(self) -> tuple[str, str]:
@@ -143,6 +152,11 @@ class BuiltBeginning:
     def state(self) -> object:
         """What was built last; of an object of a person's own class, its attributes."""
         return [_opened(built) for built in self._built]
+
+    @property
+    def named(self) -> tuple[str, object]:
+        """What was built last, as the factory returned it."""
+        return "setup()", _opened(self._built[-1]) if self._built else None
 
     @property
     def arguments(self) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 import re
-import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -167,12 +166,6 @@ def tensors_of(state: object, batch: object) -> Iterator[torch.Tensor]:
 def shapes_of(batch: object) -> tuple[tuple[tuple[int, ...], torch.dtype], ...]:
     """Return shape and dtype of every tensor in a batch, in order."""
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in instances(batch, torch.Tensor))
-
-
-def graphs_compiled() -> int:
-    """Return how many graphs ``torch.compile`` has made in this process so far."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return int(dynamo.counters["stats"]["unique_graphs"]) if dynamo is not None else 0
 
 
 def torch_flags() -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The order of phases, from the first step ever to the last unprofiled run.
 
 capture the state; first step (the cold start, whose result is the one compared); check that it repeats; warm-up;
-the profiler's window; unprofiled runs. The state is put back before every phase and every run.
+the profiler's window, and another one where memory is asked for; unprofiled runs. The state is put back before every
+phase and every run.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ import torch
 from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
 from pytest_stepprof.analysis.plan import StepCosts, plan_runs, planned_warmup
 from pytest_stepprof.measure import observations
-from pytest_stepprof.measure.batches import BatchFeed, Exhausted, read_first
 from pytest_stepprof.measure.clock import clock_cost_ns
+from pytest_stepprof.measure.compile_counts import compile_counts
 from pytest_stepprof.measure.conditions import step_source_digest
 from pytest_stepprof.measure.first_step import FirstStep, Repetition, check_that_it_repeats, take_first_step
 from pytest_stepprof.measure.instruments import Instruments
@@ -29,7 +30,8 @@ from pytest_stepprof.measure.sampling import Samples, Stepper, take_samples
 from pytest_stepprof.measure.start import Start, prepared
 from pytest_stepprof.measure.surroundings import garbage_collection_off, kept_surroundings
 from pytest_stepprof.measure.trace_keeping import keep_trace
-from pytest_stepprof.measure.window import READ_LABEL, TakenWindow, WindowRequest
+from pytest_stepprof.measure.window import TakenWindow
+from pytest_stepprof.measure.windows import take_windows
 from pytest_stepprof.record.measurement import Measurement, Run, RunPlan, TestIdentity, WarmUp
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.quality import QualityValue
@@ -37,8 +39,6 @@ from pytest_stepprof.record.scenario import Scenario
 from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
 
 __all__ = ["Instruments", "MeasuredStep", "check_step", "measure_step"]
-
-RESTART_LABEL = "stepprof: restart batches"
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,13 @@ class _Phases:
 
 
 def _take_phases(start: Start, judge: JudgeSettings, *, keep_trace: bool) -> _Phases:
+    before = compile_counts()
     first = take_first_step(start)
     with kept_graphs_explained():
         again = check_that_it_repeats(start, first)
         warm_up, costs = _warm_up(start, again)
-        window = _window(start, keep_trace=keep_trace)
+        warmed_up = len(warm_up.steps_ns) == start.settings.warmup_steps
+        window = take_windows(start, before, warmed_up=warmed_up, keep_trace=keep_trace)
         cost_ns = clock_cost_ns(start.instruments.clock)
         plan = plan_runs(
             costs,
@@ -222,39 +224,3 @@ def _costs(stepper: Stepper, taken: Samples, restart_ns: int, iterator_ns: int) 
         beside_ns=read_ns * (not stepper.includes_read) + ((iterator_ns + late_ns) / per_pass if per_pass else 0),
         restart_ns=restart_ns + late_ns,
     )
-
-
-def _window(start: Start, *, keep_trace: bool) -> TakenWindow:
-    start.instruments.progress("profiler window")
-    start.again()
-    settings, stepper = start.settings, start.stepper
-    request = WindowRequest(
-        wait_steps=settings.window_wait_steps,
-        warmup_steps=settings.window_warmup_steps,
-        active_steps=settings.window_active_steps,
-        regions=start.request.regions,
-        record_shapes=settings.record_shapes,
-        record_stacks=settings.record_stacks,
-        record_memory=settings.record_memory,
-        device_kind=stepper.device.kind,
-    )
-    taken = start.instruments.take_window(
-        lambda: _labelled_step(stepper), request, stepper.device.synchronize, keep_trace=keep_trace
-    )
-    start.shapes.stop_learning()
-    return taken
-
-
-def _labelled_step(stepper: Stepper) -> None:
-    stepper.step(*stepper.arguments(_labelled_read(stepper.feed) if stepper.takes_batch else None))
-
-
-def _labelled_read(feed: BatchFeed) -> Any:
-    try:
-        with torch.profiler.record_function(READ_LABEL):
-            return feed.read()
-    except Exhausted:
-        with torch.profiler.record_function(RESTART_LABEL):
-            feed.start()
-        with torch.profiler.record_function(READ_LABEL):
-            return read_first(feed)

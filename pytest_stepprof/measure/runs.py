@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pytest_stepprof.measure import observations
-from pytest_stepprof.measure.conditions import graphs_compiled
+from pytest_stepprof.measure.compile_counts import compile_counts
 from pytest_stepprof.measure.run_results import RunResults
 from pytest_stepprof.measure.sampling import take_samples
 from pytest_stepprof.measure.start import Start
@@ -16,7 +16,7 @@ FEWEST_RUNS = 3
 
 def take_runs(start: Start, plan: RunPlan, results: RunResults) -> tuple[Run, ...]:
     """Take the planned runs; a machine that turned slower stops them before the next run, never inside one."""
-    graphs = graphs_compiled()
+    graphs = compile_counts().graphs
     runs: list[Run] = []
     longest_s = 0.0
     for number in range(plan.runs):
@@ -26,7 +26,7 @@ def take_runs(start: Start, plan: RunPlan, results: RunResults) -> tuple[Run, ..
             break
         runs.append(_run(start, plan, number, results))
         longest_s = max(longest_s, start.spent_s() - before_s)
-    start.notices += observations.of_compilation(graphs_compiled() - graphs)
+    start.notices += observations.of_compilation(compile_counts().graphs - graphs)
     return tuple(runs)
 
 

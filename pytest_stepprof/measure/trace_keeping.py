@@ -9,21 +9,23 @@ from pathlib import Path
 
 import torch
 
-from pytest_stepprof.analysis.trace_bytes import scrub_header
+from pytest_stepprof.analysis.trace_bytes import DEFAULT_LIMIT_BYTES, scrub_header
 from pytest_stepprof.errors import ProfilerError, StoreError
 
 _MOST_NAMES = 100
 
 
-def exported_bytes(profiler: torch.profiler.profile) -> bytes:
-    """Export the profiler's trace into a private temporary folder and return the JSON bytes.
+def exported_bytes(profiler: torch.profiler.profile, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """Export the profiler's trace into a private temporary folder and return the JSON bytes, at most ``limit_bytes``.
 
     torch's exporter replaces whatever it finds at its path and fails without an exception, so it never gets a
     path that anybody else knows, and the file is looked at afterwards. Where torch has an exporter in Python, that
-    one is used: it writes labels as they are.
+    one is used: it writes labels as they are. The one in C++ is four times as fast (5 ms in place of 24 ms for two
+    steps of 1900 operators, of the 220 ms that such a window takes), but it changes some labels into others that look
+    like any label, so that nobody could tell from what it wrote whether to export again.
 
     Raises:
-        ProfilerError: no file, or an empty one, was written.
+        ProfilerError: no file was written, or one that is empty or above the limit.
     """
     exact = "use_python_export" in inspect.signature(profiler.export_chrome_trace).parameters
     with tempfile.TemporaryDirectory(prefix="stepprof-") as folder:
@@ -39,7 +41,18 @@ def exported_bytes(profiler: torch.profiler.profile) -> bytes:
                 "torch exported no trace of the window and raised nothing. Is there room in the folder for temporary "
                 f"files ({tempfile.gettempdir()})? Set TMPDIR to another one."
             )
+        _refuse_large(path.stat().st_size, limit_bytes)
         return path.read_bytes()
+
+
+def _refuse_large(size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise ProfilerError(
+            f"The trace of the window takes {size_bytes / 2**30:.2f} GiB; expected at most {limit_bytes / 2**30:.2f} "
+            "GiB, because all of it is read into memory. Record fewer steps (--stepprof-window-active-steps), leave "
+            "out what makes events larger (--stepprof-stacks, --stepprof-shapes, --stepprof-modules), or make the step "
+            "smaller."
+        )
 
 
 def packed_trace(plain: bytes) -> bytes:

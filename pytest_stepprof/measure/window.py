@@ -24,6 +24,7 @@ from pytest_stepprof.analysis.steps import (
     user_labels,
 )
 from pytest_stepprof.analysis.trace_reader import Trace, read_trace
+from pytest_stepprof.analysis.validity import validity_notices
 from pytest_stepprof.errors import DeviceError, ProfilerError, TraceError, UsageError
 from pytest_stepprof.measure.profiler_guard import (
     ProfilerGuard,
@@ -34,11 +35,10 @@ from pytest_stepprof.measure.profiler_guard import (
 )
 from pytest_stepprof.measure.profiler_messages import ProfilerMessages
 from pytest_stepprof.measure.trace_keeping import exported_bytes, packed_trace
-from pytest_stepprof.measure.window_notices import window_notices
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.window import Window
 
-__all__ = ["READ_LABEL", "TakenWindow", "WindowRequest", "take_window"]
+__all__ = ["READ_LABEL", "TakenWindow", "WindowRequest", "refuse_secrets", "take_window"]
 
 # ROCm is "cuda" here, too. torch.profiler has no activity for MPS: there it sees the host only.
 _DEVICE_ACTIVITY = {
@@ -47,12 +47,16 @@ _DEVICE_ACTIVITY = {
     "cuda": ProfilerActivity.CUDA,
     "xpu": ProfilerActivity.XPU,
 }
+_OPTIONS = ("record_shapes", "record_stacks", "record_memory", "record_modules")
 _OTHER_TOOLS = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH")
 
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """What to record: steps before and in the window, labels that must be there, and the profiler's options."""
+    """What to record: steps before and in the window, labels that must be there, and the profiler's options.
+
+    ``record_modules`` says that whoever takes the window has labels put around modules: see ``module_labels``.
+    """
 
     wait_steps: int
     warmup_steps: int
@@ -61,6 +65,7 @@ class WindowRequest:
     record_shapes: bool = False
     record_stacks: bool = False
     record_memory: bool = False
+    record_modules: bool = False
     device_kind: str = "cpu"
 
     @property
@@ -76,7 +81,7 @@ class WindowRequest:
     @property
     def options(self) -> tuple[str, ...]:
         """The names of the options that are on: each of them costs time in the window."""
-        return tuple(name for name in ("record_shapes", "record_stacks", "record_memory") if getattr(self, name))
+        return tuple(name for name in _OPTIONS if getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def take_window(
         messages=messages.lines,
     )
     packed = packed_trace(recording.trace) if keep_trace else None
-    return TakenWindow(window, packed, window_notices(trace, window, request.device_kind))
+    return TakenWindow(window, packed, validity_notices(trace, window, device_kind=request.device_kind))
 
 
 def _check(request: WindowRequest) -> None:
@@ -141,7 +146,7 @@ def _check(request: WindowRequest) -> None:
             f"The window has {request.wait_steps} wait, {request.warmup_steps} warm-up and {request.active_steps} "
             "active steps; expected at least 0, 0 and 1."
         )
-    _refuse_secrets(request.regions)
+    refuse_secrets(request.regions)
 
 
 def _activities(device_kind: str) -> list[ProfilerActivity]:
@@ -274,7 +279,7 @@ def _read(data: bytes) -> Trace:
 
 
 def _reduced(trace: Trace, request: WindowRequest, messages: tuple[str, ...]) -> Window:
-    _refuse_secrets(user_labels(trace))
+    refuse_secrets(user_labels(trace))
     try:
         steps = find_steps(trace)
         window = reduce_window(trace, device_expected=_DEVICE_ACTIVITY[request.device_kind] is not None)
@@ -296,7 +301,12 @@ def _said(messages: tuple[str, ...]) -> str:
     return f"The profiler said: {' | '.join(messages)}" if messages else "The profiler said nothing about it."
 
 
-def _refuse_secrets(labels: tuple[str, ...]) -> None:
+def refuse_secrets(labels: tuple[str, ...]) -> None:
+    """Refuse labels that look like an address, a token or a private path, without repeating them.
+
+    Raises:
+        ProfilerError: one of them does.
+    """
     for label in labels:
         reason = refused_label(label)
         if reason is not None:

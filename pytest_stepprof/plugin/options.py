@@ -4,7 +4,6 @@ Nothing heavy is imported here, because pytest reads this at every start.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_stepprof.errors import UsageError
+from pytest_stepprof.plugin.counter_rules import GATE_MODES, NO_RULES, counter_rules
 from pytest_stepprof.plugin.path_tolerances import NO_TOLERANCES, path_tolerances
-
-GATE_MODES = ("fail", "warn", "off")
+from pytest_stepprof.plugin.sizes import memory_tolerance, size_bytes
 
 
 @dataclass(frozen=True)
@@ -97,18 +96,6 @@ def error_rate(text: str) -> float:
     return value
 
 
-_UNIT_BYTES = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def size_bytes(text: str) -> int:
-    """Parse a size of at least one byte: ``64MiB``, ``1GiB``, ``500kB``, or plain bytes."""
-    found = re.fullmatch(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)", text.strip())
-    size = 0 if found is None else int(float(found["number"]) * _UNIT_BYTES.get(found["unit"], 0))
-    if size < 1:
-        raise ValueError("expected a size above 0, such as 64MiB, 1GiB, 500kB or a number of bytes")
-    return size
-
-
 def switch(text: str) -> bool:
     """Parse yes or no."""
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -136,7 +123,8 @@ MEASURE_OPTIONS = (
     Option("budget", seconds, 10.0, "seconds a test is planned to take; steps, warm-up and runs go down", "SECONDS"),
     Option("shapes", switch, False, "record operator shapes in the window (slows it down)", "YES|NO"),
     Option("stacks", switch, False, "record Python stacks in the window (slows it down much)", "YES|NO"),
-    Option("memory", switch, False, "record allocations in the window (slows it down)", "YES|NO"),
+    Option("memory", switch, False, "take a second, short window that records allocations", "YES|NO"),
+    Option("modules", switch, False, "label every module's forward pass in the window (slows it down)", "YES|NO"),
     Option("trace", switch, False, "keep the window's trace, scrubbed, in a new file of the store", "YES|NO"),
     Option("outputs_limit", size_bytes, "64MiB", "bytes of a test's result to store; of a larger one a sample", "SIZE"),
     Option("seed", whole(0, 2**32 - 1), 20240229, "seed of all random sources before a test's fixtures run", "N"),
@@ -147,6 +135,24 @@ JUDGE_OPTIONS = (
     Option("level", error_rate, 0.01, "false-alarm rate of the session, shared by its tests", "SHARE", judges=True),
     Option("outputs", gate, "fail", "what a changed result does", "fail|warn|off", judges=True),
     Option("counters", gate, "fail", "what more operators, copies or launches do", "fail|warn|off", judges=True),
+    Option(
+        "counter_rules",
+        counter_rules,
+        NO_RULES,
+        "what a change does by counter, * stands for any text, the last match counts: PATTERN=MODE, PATTERN=MODE",
+        "TEXT",
+        judges=True,
+        takes_objects=True,
+    ),
+    Option("memory_growth", gate, "fail", "what a higher peak of memory does", "fail|warn|off", judges=True),
+    Option(
+        "memory_tolerance",
+        memory_tolerance,
+        "10%+8MiB",
+        "growth of a peak that is accepted: a share, a size, or both",
+        "SHARE+SIZE",
+        judges=True,
+    ),
     Option("time", gate, "fail", "what a slowdown does", "fail|warn|off", judges=True),
     Option("rtol", number, None, "relative tolerance of outputs (default: by dtype)", "X", judges=True),
     Option("atol", number, None, "absolute tolerance of outputs (default: by dtype)", "X", judges=True),

@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_stepprof.plugin import hooks, options
-from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings, PathTolerance
+from pytest_stepprof.record.settings import CounterRule, JudgeSettings, MeasureSettings, PathTolerance
 
 
 def measure_settings(item: pytest.Item) -> MeasureSettings:
@@ -22,6 +22,7 @@ def measure_settings(item: pytest.Item) -> MeasureSettings:
         record_shapes=values["shapes"],
         record_stacks=values["stacks"],
         record_memory=values["memory"],
+        record_modules=values["modules"],
         keep_trace=values["trace"],
         seed=values["seed"],
         outputs_limit_bytes=values["outputs_limit"],
@@ -31,6 +32,19 @@ def measure_settings(item: pytest.Item) -> MeasureSettings:
 def judge_settings(item: pytest.Item) -> JudgeSettings:
     """Return how a test is judged, from marker, command line, ini and defaults."""
     values = options.resolve(item.config, hooks.marker_keywords(item))
-    tolerances = tuple(PathTolerance(**one._asdict()) for one in values["output_tolerances"])
-    plain = {option.name: values[option.name] for option in options.JUDGE_OPTIONS if option.name != "output_tolerances"}
-    return JudgeSettings(**plain, tolerances=tolerances)
+    growth = values["memory_tolerance"]
+    return JudgeSettings(
+        tolerance=values["tolerance"],
+        limit=values["limit"],
+        level=values["level"],
+        outputs=values["outputs"],
+        counters=values["counters"],
+        time=values["time"],
+        rtol=values["rtol"],
+        atol=values["atol"],
+        tolerances=tuple(PathTolerance(**one._asdict()) for one in values["output_tolerances"]),
+        counter_rules=tuple(CounterRule(**one._asdict()) for one in values["counter_rules"]),
+        memory=values["memory_growth"],
+        memory_tolerance=growth.share,
+        memory_tolerance_bytes=growth.size_bytes,
+    )

@@ -185,6 +185,12 @@ def test_the_first_warmup_leaves_room_for_the_smallest_plan(step_ms: float, spen
     assert planned_warmup(StepCosts(step_ns=step_ms * 1e6), spent_s=spent_s, settings=MeasureSettings()) == warmup
 
 
+@pytest.mark.parametrize(("record_memory", "warmup"), [(False, 5), (True, 2)])
+def test_the_first_warmup_leaves_room_for_the_window_that_records_memory(record_memory: bool, warmup: int) -> None:
+    settings = MeasureSettings(record_memory=record_memory)  # 18 steps of runs and 4 of each window, 28 fit
+    assert planned_warmup(StepCosts(step_ns=345e6), spent_s=0.0, settings=settings) == warmup
+
+
 def test_a_warmup_that_nobody_asked_for_is_not_taken() -> None:
     assert planned_warmup(StepCosts(step_ns=1e6), spent_s=0.0, settings=MeasureSettings(warmup_steps=0)) == 0
 

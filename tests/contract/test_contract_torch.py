@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module as modules
 from torch.nn.utils import parametrize
 from torch.optim import lr_scheduler
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from pytest_stepprof.measure.compile_counts import compile_counts
 from pytest_stepprof.measure.sparse_parts import COMPRESSED_PARTS, COORDINATE_PARTS, compressed_parts
 from pytest_stepprof.measure.state import fingerprint, watch
 
@@ -188,3 +190,52 @@ def test_a_compiled_module_has_these_names() -> None:
     assert [name for name in vars(module) if fingerprint._is_compilers(name)] == ["_compiled_call_impl"]
     around: Any = torch.compile(nn.Linear(1, 1), backend="eager")
     assert list(around._modules) == ["_orig_mod"]
+
+
+def test_the_compiler_counts_graphs_and_breaks_and_knows_what_is_compiled() -> None:
+    def broken(values: torch.Tensor) -> torch.Tensor:
+        doubled = values * 2
+        torch._dynamo.graph_break()
+        return doubled + 1
+
+    torch._dynamo.reset()
+    before = compile_counts()
+    assert not before.compiled_code
+    torch.compile(broken, backend="eager")(torch.ones(2))
+    after = compile_counts()
+    assert (after.graph_breaks - before.graph_breaks, after.graphs - before.graphs) == (1, 2)
+    assert after.compiled_code
+    torch._dynamo.reset()
+    assert not compile_counts().compiled_code
+
+
+def test_hooks_of_all_modules_see_every_call_and_go_without_a_trace() -> None:
+    seen: list[str] = []
+
+    def before(module: nn.Module, _arguments: Any) -> None:
+        seen.append(f"{type(module).__name__} begins")
+
+    def after(module: nn.Module, _arguments: Any, _result: Any) -> None:
+        seen.append(f"{type(module).__name__} ends")
+
+    handles = [
+        modules.register_module_forward_pre_hook(before),
+        modules.register_module_forward_hook(after, always_call=True),
+    ]
+    with pytest.raises(RuntimeError):
+        nn.Sequential(nn.ReLU(), nn.Linear(2, 2))(torch.ones(3))
+    for handle in handles:
+        handle.remove()
+    assert seen == [
+        *("Sequential begins", "ReLU begins", "ReLU ends", "Linear begins", "Linear ends", "Sequential ends")
+    ]
+    kept = [name for name in vars(modules) if name.startswith("_global_") and "hooks" in name]
+    assert {"_global_forward_hooks", "_global_forward_pre_hooks", "_global_forward_hooks_always_called"} <= set(kept)
+    assert not any(getattr(modules, name) for name in kept if isinstance(getattr(modules, name), dict))
+
+
+def test_a_compiled_call_bypasses_what_a_module_calls() -> None:
+    module: Any = nn.Linear(1, 1)
+    assert module._compiled_call_impl is None
+    module.compile(backend="eager")
+    assert vars(module)["_compiled_call_impl"] is not None

@@ -165,6 +165,19 @@ def test_an_export_that_fails_in_silence(export: Step, says: str, monkeypatch: p
         taken()
 
 
+def export_too_much(self: object, path: str, use_python_export: bool = False) -> None:
+    with Path(path).open("wb") as file:
+        file.truncate(3 * 2**30)  # a hole: it takes no room
+
+
+def test_a_trace_that_is_too_large_says_what_makes_it_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "export_chrome_trace", export_too_much)
+    with pytest.raises(
+        ProfilerError, match=r"takes 3\.00 GiB; expected at most 2\.00 GiB.*--stepprof-window-active-steps"
+    ):
+        taken()
+
+
 def test_an_older_torch_without_the_python_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
     def export(self: profile, path: str) -> None:
         assert self.profiler is not None

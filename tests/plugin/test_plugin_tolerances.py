@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytest_stepprof.plugin.options import size_bytes
 from pytest_stepprof.plugin.path_tolerances import path_tolerances
+from pytest_stepprof.plugin.sizes import size_bytes
 
 STEP = """
     import os

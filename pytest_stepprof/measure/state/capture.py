@@ -63,7 +63,7 @@ class Capture:
             return
         if isinstance(state, PLAIN):
             raise _refusal(state, "state")
-        for module, path in _modules_within(state, "state", set()):  # first: tensors have their names from modules
+        for module, path in modules_within(state, "state", set()):  # first: tensors have their names from modules
             self._add(module, Place(path))
         self._add(state, Place("state"))
         for part in tuple(self.parts):  # last: an optimizer that is handed in itself has its name from there
@@ -215,14 +215,14 @@ class Capture:
         return part
 
 
-def _modules_within(value: object, path: str, seen: set[int]) -> Iterator[tuple[torch.nn.Module, str]]:
-    """Give the modules in a nesting of containers, in order."""
+def modules_within(value: object, path: str, seen: set[int]) -> Iterator[tuple[torch.nn.Module, str]]:
+    """Give the modules in a nesting of containers in order, with their paths; ``seen`` are containers to leave out."""
     if isinstance(value, torch.nn.Module):
         yield value, path
     elif isinstance(value, _CONTAINERS) and id(value) not in seen:
         seen.add(id(value))
         for key, item in parts.entries_of(value):
-            yield from _modules_within(item, f"{path}[{key!r}]", seen)
+            yield from modules_within(item, f"{path}[{key!r}]", seen)
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[tuple[torch.Tensor, str]]:

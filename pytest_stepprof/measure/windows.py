@@ -1,0 +1,97 @@
+"""The profiler's windows of a measurement: the main one, and where memory was asked for another one after it."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import torch
+
+from pytest_stepprof.measure.batches import BatchFeed, Exhausted, read_first
+from pytest_stepprof.measure.compile_counts import CompileCounts, compile_counters, compile_counts
+from pytest_stepprof.measure.conditions import compiled
+from pytest_stepprof.measure.memory_window import memory_request, named_as_the_memory_window, with_memory
+from pytest_stepprof.measure.module_labels import ModuleLabels, find_modules, no_labels
+from pytest_stepprof.measure.sampling import Stepper
+from pytest_stepprof.measure.start import Start
+from pytest_stepprof.measure.surroundings import garbage_collection_off
+from pytest_stepprof.measure.window import READ_LABEL, TakenWindow, WindowRequest, refuse_secrets
+from pytest_stepprof.record.notice import Notice
+
+RESTART_LABEL = "stepprof: restart batches"
+
+
+def take_windows(start: Start, before: CompileCounts, *, warmed_up: bool, keep_trace: bool) -> TakenWindow:
+    """Take the main window and then, where it was asked for, the one that records memory; return them as one.
+
+    ``before`` is what ``torch.compile`` had done before the test's first step, and ``warmed_up`` says that all warm-up
+    steps that were asked for were taken. Only the main window's trace is kept.
+
+    Raises:
+        ProfilerError: a window is not valid.
+    """
+    start.instruments.progress("profiler window")
+    request = _request(start)
+    taken = _take(start, request, before, keep_trace=keep_trace)
+    counters = compile_counters(before, compile_counts(), warmed_up=warmed_up)
+    window = msgspec.structs.replace(taken.window, counters=(*taken.window.counters, *counters))
+    taken = replace(taken, window=window)
+    if start.settings.record_memory:
+        start.instruments.progress("memory window")
+        with named_as_the_memory_window():
+            taken = with_memory(taken, _take(start, memory_request(request), before, keep_trace=False))
+    start.shapes.stop_learning()
+    return taken
+
+
+def _request(start: Start) -> WindowRequest:
+    settings = start.settings
+    return WindowRequest(
+        wait_steps=settings.window_wait_steps,
+        warmup_steps=settings.window_warmup_steps,
+        active_steps=settings.window_active_steps,
+        regions=start.request.regions,
+        record_shapes=settings.record_shapes,
+        record_stacks=settings.record_stacks,
+        record_modules=settings.record_modules,
+        device_kind=start.stepper.device.kind,
+    )
+
+
+def _take(start: Start, request: WindowRequest, before: CompileCounts, *, keep_trace: bool) -> TakenWindow:
+    """Take one window from the start's state, without garbage collections inside, as a run is taken."""
+    with garbage_collection_off():
+        start.again()
+        stepper, take = start.stepper, start.instruments.take_window
+
+        def step() -> None:
+            _labelled_step(stepper)
+
+        if not request.record_modules:
+            return take(step, request, stepper.device.synchronize, keep_trace=keep_trace)
+        labels = ModuleLabels(find_modules(*start.beginning.named))
+        refuse_secrets(labels.texts)
+        compiling = bool(compiled(start.request)) or compile_counts().graphs > before.graphs
+        with labels.attached(compiling=compiling):
+            taken = take(labels.closing(step), request, stepper.device.synchronize, keep_trace=keep_trace)
+        return replace(taken, notices=(*taken.notices, *_of_labels(labels, taken)))
+
+
+def _of_labels(labels: ModuleLabels, taken: TakenWindow) -> tuple[Notice, ...]:
+    if labels.texts and not taken.window.modules:
+        return (no_labels(f"none of the {len(labels.texts)} modules was called in the active steps"),)
+    return labels.notices()
+
+
+def _labelled_step(stepper: Stepper) -> None:
+    stepper.step(*stepper.arguments(_labelled_read(stepper.feed) if stepper.takes_batch else None))
+
+
+def _labelled_read(feed: BatchFeed) -> Any:
+    try:
+        with torch.profiler.record_function(READ_LABEL):
+            return feed.read()
+    except Exhausted:
+        with torch.profiler.record_function(RESTART_LABEL):
+            feed.start()
+        with torch.profiler.record_function(READ_LABEL):
+            return read_first(feed)
