@@ -1,6 +1,7 @@
 """Small but complete records for tests of any room: every required field is filled, every value is legal.
 
-``sample_measurement(**changes)`` and ``sample_session(**changes)`` return a fresh record with named fields replaced.
+``sample_measurement(**changes)`` and ``sample_session(**changes)`` return a fresh record with named fields replaced;
+``sample_window``, ``sample_device_window`` and ``sample_incomplete_window`` likewise, the latter two of two devices.
 """
 
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 
 from pytest_stepprof.record.environment import Commit, Environment
+from pytest_stepprof.record.finding import Evidence, Finding
 from pytest_stepprof.record.measurement import (
     ColdStart,
     Dispersion,
@@ -21,7 +23,22 @@ from pytest_stepprof.record.outputs import OutputNode, StoredOutputs
 from pytest_stepprof.record.scenario import InputLeaf, Scenario
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import MeasureSettings
-from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost, RegionCost, Window
+from pytest_stepprof.record.window import (
+    CopyGroup,
+    Counter,
+    DeviceObservation,
+    DeviceUse,
+    HolderMemory,
+    LaunchUse,
+    MemoryUse,
+    ModuleCost,
+    NamedCount,
+    OperatorCost,
+    RegionCost,
+    ShapeCost,
+    SynchronizationCost,
+    Window,
+)
 
 
 def _identity() -> TestIdentity:
@@ -91,8 +108,9 @@ def _dispersion() -> Dispersion:
     )
 
 
-def _window() -> Window:
-    return Window(
+def sample_window(**changes: Any) -> Window:
+    """Two active steps of 2.6 and 2.5 ms on the CPU: one region, one operator, one exact counter."""
+    window = Window(
         steps=(2, 3),
         elapsed_ns=(2_600_000, 2_500_000),
         regions=(
@@ -114,6 +132,156 @@ def _window() -> Window:
         activities_asked=("CPU",),
         activities_collected=("CPU",),
     )
+    return msgspec.structs.replace(window, **changes)
+
+
+def sample_memory(peak_bytes: int = 120 * 2**20, device: str = "cpu") -> MemoryUse:
+    """Memory of a step whose forward pass holds the peak."""
+    return MemoryUse(
+        device=device,
+        allocations=(34, 34),
+        allocated_bytes=(200 * 2**20, 201 * 2**20),
+        peak_bytes=(peak_bytes - 2**20, peak_bytes),
+        peak_total_bytes=peak_bytes + 500 * 2**20,
+        peak_holder="forward",
+        holders=(
+            HolderMemory(name="backward", peak_bytes=(40 * 2**20,) * 2, kept_bytes=(-80 * 2**20,) * 2),
+            HolderMemory(name="forward", peak_bytes=(peak_bytes - 2**20, peak_bytes), kept_bytes=(80 * 2**20,) * 2),
+        ),
+    )
+
+
+def sample_finding(**changes: Any) -> Finding:
+    """The device waits for batches during 38 % of the step."""
+    finding = Finding(
+        code="input pipeline",
+        share=0.38,
+        observation="the host reads batches during 38.0 % of the step, and device 0 is idle meanwhile",
+        evidence=(
+            Evidence(name="stepprof: read batch", value=969_000.0, unit="ns/step"),
+            Evidence(name="device 0 idle while reading", value=0.38, unit="share of the step"),
+        ),
+        hypothesis="the loader makes batches more slowly than the step uses them",
+        next_check="measure again with more workers, or with batches that are in memory already",
+    )
+    return msgspec.structs.replace(finding, **changes)
+
+
+def _device_use(device: int, busy_ns: tuple[int, int]) -> DeviceUse:
+    """One device in steps of 2.6 and 2.5 ms, whose copies run beside a fifth of its kernels."""
+    return DeviceUse(
+        device=device,
+        streams=2,
+        work_ns=busy_ns,
+        busy_ns=busy_ns,
+        compute_ns=(busy_ns[0] - 200_000, busy_ns[1] - 200_000),
+        copy_ns=(300_000, 300_000),
+        communication_ns=(100_000, 50_000),
+        communication_alone_ns=(20_000, 10_000),
+        idle_ns=(2_600_000 - busy_ns[0], 2_500_000 - busy_ns[1]),
+        idle_while_reading_ns=(600_000, 500_000),
+        idle_late_launch_ns=(51_000, 51_000),
+        kernels=(40, 40),
+        sum_ns=3_500_000,
+        union_ns=sum(busy_ns),
+        span_ns=4_900_000,
+    )
+
+
+def sample_device_window(**changes: Any) -> Window:
+    """A window in which everything that a window can hold was asked for and seen, on two devices."""
+    base = sample_window()
+    copy = CopyGroup(
+        kind="Memcpy HtoD (Pageable -> Device)",
+        size_bytes=64 * 2**20,
+        calls=(1, 1),
+        work_ns=(300_000, 300_000),
+        recurring=True,
+    )
+    window = msgspec.structs.replace(
+        base,
+        read_cpu_ns=(900_000, 1_038_000),
+        transfer_cpu_ns=(255_000, 255_000),
+        outside_operators_ns=(500_000, 520_000),
+        compilations=(1, 0),
+        compilation_cpu_ns=(102_000, 0),
+        unwarmed=(NamedCount(name="cudaMalloc", count=2),),
+        regions=tuple(msgspec.structs.replace(cost, device_work_ns=(900_000, 800_000)) for cost in base.regions),
+        operators=tuple(msgspec.structs.replace(cost, device_work_ns=1_020_000) for cost in base.operators),
+        shapes=tuple(
+            ShapeCost(
+                name="aten::addmm",
+                shapes=shapes,
+                types="[float, float, float]",
+                calls=(1, 1),
+                self_cpu_ns=self_cpu_ns,
+                total_cpu_ns=self_cpu_ns + 50_000,
+                device_work_ns=510_000,
+            )
+            for shapes, self_cpu_ns in (
+                ("[[10], [4, 256], [256, 10]]", 200_000),
+                ("[[256], [4, 64], [64, 256]]", 600_000),
+            )
+        ),
+        modules=(
+            ModuleCost(
+                path="encoder.layers.0",
+                calls=(2, 2),
+                total_cpu_ns=(510_000, 510_000),
+                self_cpu_ns=(51_000, 51_000),
+                device_work_ns=(400_000, 400_000),
+            ),
+        ),
+        memory=(sample_memory(), sample_memory(2 * 2**30, "cuda:0")),
+        counters=(
+            Counter(name="operator calls", unit="calls", per_step=(45, 45), exact=True),
+            Counter(name="kernel launches", unit="calls", per_step=(40, 42), exact=False),
+            Counter(
+                name="graph breaks in the whole test", unit="breaks", per_step=(3,), exact=True, scope="measurement"
+            ),
+            *base.counters,
+        ),
+        device=DeviceObservation(status="observed", reason="", work_ns=(1_500_000, 1_400_000)),
+        devices=(_device_use(0, (1_500_000, 1_400_000)), _device_use(1, (1_000_000, 900_000))),
+        launches=LaunchUse(
+            calls=(40, 42),
+            launch_cpu_ns=(204_000, 204_000),
+            short_kernels=(30, 30),
+            without_operator=(2, 2),
+            median_kernel_ns=8_000,
+            median_queue_ns=-1_500,
+            largest_queue_ns=300_000,
+        ),
+        copies=(
+            msgspec.structs.replace(copy, size_bytes=4, work_ns=(2_550, 2_550), recurring=False, calls=(0, 3)),
+            copy,
+        ),
+        synchronizations=(
+            SynchronizationCost(name="cudaStreamSynchronize", calls=(1, 3), waiting_cpu_ns=(255_000, 0)),
+        ),
+        findings=(
+            sample_finding(),
+            sample_finding(code="recurring copy", share=0.12, observation="the same 64 MiB are copied in every step"),
+            sample_finding(code="host bound", share=0.02, observation="the device waits for late launches"),
+            sample_finding(code="memory peak", share=None, observation="forward holds 120 MiB", evidence=()),
+        ),
+        activities_asked=("CPU", "CUDA"),
+        activities_collected=("CPU", "CUDA"),
+        options=("record_shapes", "record_modules"),
+        messages=("CUPTI says something",),
+    )
+    return msgspec.structs.replace(window, **changes)
+
+
+def sample_incomplete_window(**changes: Any) -> Window:
+    """The device's side in part: launches without kernels, so that no queue delay is known."""
+    base = sample_device_window()
+    assert base.launches is not None
+    launches = msgspec.structs.replace(
+        base.launches, median_kernel_ns=None, median_queue_ns=None, largest_queue_ns=None, without_operator=(0, 0)
+    )
+    device = DeviceObservation(status="incomplete", reason="2 launches have no kernel", work_ns=(1_500_000, 700_000))
+    return msgspec.structs.replace(base, device=device, launches=launches, **changes)
 
 
 def _outputs() -> StoredOutputs:
@@ -151,7 +319,7 @@ def sample_measurement(**changes: Any) -> Measurement:
         runs=_runs(),
         dispersion=_dispersion(),
         run_medians_ns=(2_000_000.0, 2_010_000.0, 1_990_000.0),
-        window=_window(),
+        window=sample_window(),
         outputs=_outputs(),
         notices=(),
         clock_cost_ns=40,

@@ -1,4 +1,4 @@
-"""A measurement against a baseline: conditions, outputs, counters, time, in the order in which they can be trusted."""
+"""A measurement against a baseline: conditions, outputs, counters, memory, time, in the order of trust."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,16 +12,14 @@ from pytest_stepprof.analysis.conditions import (
     other_conditions_of_time,
     other_machine,
 )
-from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
-from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason, together
-from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.judged import WEIGHT_OF_A_FAILURE, Judged, reason, together
 from pytest_stepprof.analysis.quality import Quality, compare_quality, judge_quality
 from pytest_stepprof.analysis.result_gates import judge_results
 from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
 from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
+from pytest_stepprof.analysis.work_gates import judge_work
 from pytest_stepprof.record.comparison import (
     Comparison,
-    CounterChange,
     Gate,
     Reason,
     TestComparison,
@@ -34,8 +32,6 @@ from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import GateMode, JudgeSettings
-
-_NAMED = 5
 
 
 def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Measurement] | None:
@@ -134,19 +130,27 @@ def compare_test(
     if conditions:
         return _not_comparable(now, (*conditions, *of_time), quality, judge.outputs, baseline)
     results = judge_results(before, now, outputs, quality, judge.outputs, accept=accept_results)
-    mode = _mode_of_counters(judge.counters, of_time, altered=results.altered)
-    changes, of_counters = _judge_counters(before, now, before_environment, now_environment, mode)
+    work = judge_work(
+        before.window,
+        now.window,
+        judge,
+        before_environment=before_environment,
+        after_environment=now_environment,
+        other_conditions=bool(of_time),
+        altered=results.altered,
+    )
     time = time or _time_between(before, now, judge, tests_sharing_level)
     obstacle = _obstacle_to_time(before_environment, now_environment, of_time) or results.obstacle
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
-    others_failed = results.failed or of_counters.failed
+    others_failed = results.failed or work.failed
     permitted = changes_up_to_quality(before, now)  # without quality, nothing is left of these by now
     judged: dict[Gate, Judged] = {
         "outputs": results.outputs,
         "quality": results.quality,
         "conditions": _judge_conditions(of_time, permitted, baseline, others_failed=others_failed),
-        "counters": of_counters,
+        "counters": work.counters,
+        "memory": work.memory,
         "time": _judge_time(time, _medians(time, before, now), judge, obstacle, decides=not (others_failed or of_time)),
     }
     failed = tuple(gate for gate, result in judged.items() if result.failed)
@@ -156,10 +160,11 @@ def compare_test(
         verdict="regressed" if failed else time.verdict,
         reasons=together(*judged.values()).reasons,
         outputs=outputs,
-        counters=changes,
+        counters=work.counter_changes,
         time=time,
         failed_gates=failed,
         quality=results.changes,
+        memory=work.memory_changes,
     )
 
 
@@ -172,13 +177,6 @@ def _not_comparable(
         told += (reason("conditions", "informs", REMEDY_FOR_OTHER_WEIGHTS),)
     undeclared = judge_quality(quality, outputs_mode).reasons if quality.obstacles else ()
     return _without_gates(now, "not comparable", (*told, *undeclared))
-
-
-def _mode_of_counters(declared: GateMode, of_time: Sequence[str], *, altered: bool) -> GateMode:
-    """Leave counters alone under other conditions; only warn where another result was declared: it takes other work."""
-    if of_time:
-        return "off"
-    return "warn" if altered and declared == "fail" else declared
 
 
 def _time_between(before: Measurement, now: Measurement, judge: JudgeSettings, sharing: int) -> TimeComparison:
@@ -222,44 +220,6 @@ def _judge_conditions(
         return Judged(permitted, False)
     weight: Weight = "informs" if others_failed else "decides"
     return Judged((*permitted, *_told("Only the outputs are compared", of_time, weight, baseline)), False)
-
-
-def _judge_counters(
-    before: Measurement,
-    now: Measurement,
-    before_environment: Environment | None,
-    now_environment: Environment,
-    mode: GateMode,
-) -> tuple[tuple[CounterChange, ...], Judged]:
-    """Compare counters where both sides ran one version of torch: another version calls other operators.
-
-    The device needs no look of its own: it belongs to the scenario, and that is the same when this is asked.
-    """
-    if mode == "off":
-        return (), SILENT
-    then = "not known" if before_environment is None else before_environment.software.get("torch", "not known")
-    here = now_environment.software.get("torch", "not known")
-    if then != here:
-        text = f"Counters are not compared, because another torch calls other operators: torch: {then} -> {here}"
-        return (), Judged((reason("counters", "informs", text),), False)
-    changes = compare_counters(before.window.counters, now.window.counters)
-    gated = [change for change in changes if change.gated]
-    others = [change for change in changes if not change.gated]
-    weight = WEIGHT_OF_A_FAILURE[mode]
-    reasons = [reason("counters", weight, counter_text(change)) for change in gated]
-    if others:
-        grew = any(change.after > change.before for change in others)
-        reasons.append(reason("counters", "warns" if grew else "informs", _other_mix(others)))
-    undecided = undecided_counters(before.window.counters, now.window.counters)
-    if undecided:
-        text = f"Not compared, because active steps do not agree on them: {', '.join(undecided)}"
-        reasons.append(reason("counters", "informs", text))
-    return changes, Judged(tuple(reasons), bool(gated) and mode == "fail")
-
-
-def _other_mix(changes: Sequence[CounterChange]) -> str:
-    listed = first_few([counter_text(change) for change in changes], _NAMED)
-    return f"The mix of work changed, which fails nothing: {listed}"
 
 
 def _obstacle_to_time(before: Environment | None, now: Environment, of_time: Sequence[str]) -> str | None:

@@ -1,12 +1,15 @@
-"""The counters of two windows: which changed, and which growth fails a test."""
+"""The counters of two windows: which changed, and by which rules growth fails a test or is named as a warning."""
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 
 from pytest_stepprof.record.comparison import CounterChange
+from pytest_stepprof.record.settings import CounterRule, GateMode
 from pytest_stepprof.record.window import Counter
 
 _ALL_CALLS = "operator calls"
 _CALLS_OF = "calls of "
+_IN_ALL = " in the whole test"
 _GATED = frozenset(
     {
         _ALL_CALLS,
@@ -15,47 +18,85 @@ _GATED = frozenset(
         "device copies",
         "device copied bytes",
         "synchronizations",
-        "recompilations",  # no window counts them yet; the name is kept so that it is gated as soon as one does
+        "recompilations",
         # On a CPU a copy is an operator like any other; these are the ones that move data.
         f"{_CALLS_OF}aten::copy_",
         f"{_CALLS_OF}aten::clone",
         f"{_CALLS_OF}aten::_to_copy",
     }
 )
+_OTHERS = frozenset(
+    {"allocations", "compiled regions", f"graph breaks{_IN_ALL}", f"compilations{_IN_ALL}"},
+)
+"""Counters that a window has only where something asks for them: a rule that names one is no typing mistake."""
 
 
-def compare_counters(before: Sequence[Counter], after: Sequence[Counter]) -> tuple[CounterChange, ...]:
-    """List the counters that differ, per step, the gated ones first, then the largest changes.
+def compare_counters(
+    before: Sequence[Counter], after: Sequence[Counter], rules: Sequence[CounterRule] = ()
+) -> tuple[CounterChange, ...]:
+    """List the counters that differ, per step, the gated ones first, then the warned ones, then the largest changes.
 
-    Counters that are exact on both sides are compared. Where active steps do not agree, a gated counter still grew
-    for certain if its least value now is above its largest one before: such a change has a ``certain_bound``. An
-    operator that does not occur on one side was called 0 times there, provided that operators were counted there at
-    all; any other counter that is missing on one side was not collected there and says nothing. ``gated`` growth is
-    more work; anything else is another mix of work, or less. Bytes come after numbers of calls, because the two sizes
-    do not compare. ``copies`` counts calls, not moved tensors: a clone that copies is ``aten::clone`` and the
-    ``aten::copy_`` inside it, and so is a ``.to()`` that copies, so that one more of them may show as two.
+    Counters that are exact on both sides are compared. Where active steps do not agree, a counter still grew for
+    certain if its least value now is above its largest one before: such a change has a ``certain_bound``, and is listed
+    where it is gated, or warned by a rule. An operator that does not occur on one side was called 0 times there,
+    provided that operators were counted there at all; any other counter that is missing on one side was not collected
+    there and says nothing.
+
+    Without a rule, growth of what is surely more work is ``gated`` (``copies`` counts calls, not moved tensors: a clone
+    that copies is ``aten::clone`` and the ``aten::copy_`` inside it, and so is a ``.to()`` that copies, so that one
+    more of them may show as two), growth of anything else that is counted per step is ``warned`` (another mix of work),
+    and what is counted over the whole test only informs. A rule in mode ``fail`` gates growth, ``warn`` has any change
+    warned, ``off`` leaves it without either. Bytes come after numbers of calls, because the two sizes do not compare.
     """
     then, now = _by_name(before), _by_name(after)
-    changes = (_change(_of(name, then), _of(name, now)) for name in {**then, **now})
+    changes = (_change(_of(name, then), _of(name, now), rule_mode(name, rules)) for name in {**then, **now})
     return tuple(sorted((change for change in changes if change is not None), key=_rank))
 
 
-def undecided_counters(before: Sequence[Counter], after: Sequence[Counter]) -> tuple[str, ...]:
-    """Name the gated counters of which nobody can say whether they grew, because active steps do not agree."""
+def rule_mode(name: str, rules: Sequence[CounterRule]) -> GateMode | None:
+    """Return what the rules say about a counter, ``None`` where none names it; the last one that does counts."""
+    return next((rule.mode for rule in reversed(rules) if _names(rule, name)), None)
+
+
+def unmatched_patterns(
+    before: Sequence[Counter], after: Sequence[Counter], rules: Sequence[CounterRule]
+) -> tuple[str, ...]:
+    """Return the patterns that name no counter of either side, and none that another window could have."""
+    known = {*_by_name(before), *_by_name(after), *_GATED, *_OTHERS}
+    return tuple(rule.pattern for rule in rules if not any(_names(rule, name) for name in known))
+
+
+def undecided_counters(
+    before: Sequence[Counter], after: Sequence[Counter], rules: Sequence[CounterRule] = ()
+) -> tuple[str, ...]:
+    """Name the counters under a gate of which nobody can say whether they grew, because active steps do not agree."""
     then, now = _by_name(before), _by_name(after)
-    names = sorted({**then, **now}.keys() & _GATED)
-    return tuple(name.removeprefix(_CALLS_OF) for name in names if _undecided(_of(name, then), _of(name, now)))
+    names = sorted(name for name in {**then, **now} if _is_watched(name, rule_mode(name, rules)))
+    return tuple(_printed(name) for name in names if _undecided(_of(name, then), _of(name, now)))
 
 
 def counter_text(change: CounterChange) -> str:
-    """Write a change as a person reads it: ``aten::copy_ 3 -> 4 calls per step``."""
+    """Write a change as a person reads it: ``aten::copy_ 3 -> 4 calls per step``.
+
+    What is counted from the test's first step on is no number per step: ``graph breaks 0 -> 2 in the whole test``.
+    """
     numbers = f"{change.before} -> {change.after}"
     if change.certain_bound:
         numbers = f"at most {change.before} -> at least {change.after}"
-    if change.name.startswith(_CALLS_OF):
-        return f"{change.name.removeprefix(_CALLS_OF)} {numbers} calls per step"
+    of_what = "per step" if change.scope == "step" else "in the whole test"
     unit = f" {change.unit}" if change.unit == "bytes" and "bytes" not in change.name else ""
-    return f"{change.name} {numbers}{unit} per step"
+    unit = " calls" if change.name.startswith(_CALLS_OF) else unit
+    return f"{_printed(change.name)} {numbers}{unit} {of_what}"
+
+
+def _printed(name: str) -> str:
+    return name.removeprefix(_CALLS_OF).removesuffix(_IN_ALL)
+
+
+def _names(rule: CounterRule, name: str) -> bool:
+    """Whether a pattern matches a counter's name as it is stored, or as it is printed. Only ``*`` has a meaning."""
+    glob = rule.pattern.replace("[", "[[]").replace("?", "[?]")
+    return any(fnmatch.fnmatchcase(written, glob) for written in (name, _printed(name)))
 
 
 def _by_name(counters: Sequence[Counter]) -> dict[str, Counter]:
@@ -69,15 +110,35 @@ def _of(name: str, counters: Mapping[str, Counter]) -> Counter | None:
     return Counter(name=name, unit=counters[_ALL_CALLS].unit, per_step=(0,), exact=True)
 
 
-def _change(before: Counter | None, after: Counter | None) -> CounterChange | None:
-    if before is None or after is None:
+def _change(before: Counter | None, after: Counter | None, mode: GateMode | None) -> CounterChange | None:
+    if before is None or after is None or before.scope != after.scope:
         return None
     exact = before.exact and after.exact
     then, now = max(before.per_step), min(after.per_step)
-    gated = now > then and after.name in _GATED
-    if then == now or not (exact or gated):
+    grew = now > then
+    gated = grew and (mode == "fail" or (mode is None and _is_gated(after)))
+    asked = mode == "warn" and (exact or grew)
+    listed = exact or gated or asked
+    if then == now or not listed:
         return None
-    return CounterChange(name=after.name, unit=after.unit, before=then, after=now, gated=gated, certain_bound=not exact)
+    return CounterChange(
+        name=after.name,
+        unit=after.unit,
+        before=then,
+        after=now,
+        gated=gated,
+        certain_bound=not exact,
+        warned=asked or (mode is None and grew and not gated and after.scope == "step"),
+        scope=after.scope,
+    )
+
+
+def _is_gated(counter: Counter) -> bool:
+    return counter.name in _GATED and counter.scope == "step"
+
+
+def _is_watched(name: str, mode: GateMode | None) -> bool:
+    return mode in ("fail", "warn") or (mode is None and name in _GATED)
 
 
 def _undecided(before: Counter | None, after: Counter | None) -> bool:
@@ -86,5 +147,5 @@ def _undecided(before: Counter | None, after: Counter | None) -> bool:
     return min(after.per_step) <= max(before.per_step) and min(before.per_step) <= max(after.per_step)
 
 
-def _rank(change: CounterChange) -> tuple[bool, bool, int, str]:
-    return not change.gated, change.unit == "bytes", -abs(change.after - change.before), change.name
+def _rank(change: CounterChange) -> tuple[bool, bool, bool, int, str]:
+    return not change.gated, not change.warned, change.unit == "bytes", -abs(change.after - change.before), change.name

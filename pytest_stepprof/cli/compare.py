@@ -1,8 +1,9 @@
 """``stepprof compare``: a stored session against a baseline, by the same function that judges under pytest."""
 
 import argparse
+from collections.abc import Sequence
 
-from pytest_stepprof.analysis.compare import compare_sessions
+from pytest_stepprof.analysis.compare import compare_sessions, newest
 from pytest_stepprof.cli.baseline import stored_baseline
 from pytest_stepprof.cli.chosen import add_session_argument, chosen_session, chosen_store
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
@@ -11,6 +12,7 @@ from pytest_stepprof.errors import UsageError
 from pytest_stepprof.record.comparison import Comparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.build import build_report
+from pytest_stepprof.report.where import where_lines
 
 _NOT_COMPARED = ("no baseline", "not comparable")
 
@@ -66,9 +68,28 @@ def run(arguments: argparse.Namespace) -> Outcome:
         overrides=overrides,
         tests_sharing_level=_tests_in_both(session, baseline_sessions),
     )
-    document = build_report(session, comparison, verbosity=arguments.verbose, stored_at=str(store.directory))
+    document = build_report(
+        session,
+        comparison,
+        verbosity=arguments.verbose,
+        stored_at=str(store.directory),
+        where=_where(session, comparison, baseline_sessions),
+    )
     text = render(document, markdown=arguments.markdown)
     return Outcome(text, (*remarks, *more_remarks), exit_code(comparison, strict=arguments.strict))
+
+
+def _where(
+    session: Session, comparison: Comparison, baseline_sessions: Sequence[Session]
+) -> dict[str, tuple[str, ...]]:
+    """Say of each test, by its key, where it went from the newest session's window to this session's."""
+    judged = {test.key: test for test in comparison.tests}
+    found = {}
+    for measurement in session.measurements:
+        key = measurement.test.key
+        _, before = newest(baseline_sessions, key) or (None, None)
+        found[key] = where_lines(judged[key], None if before is None else before.window, measurement.window)
+    return found
 
 
 def exit_code(comparison: Comparison, *, strict: bool) -> ExitCode:

@@ -15,7 +15,7 @@ _WIDTH_OF_A_FILE = 160  # where nobody's screen limits the lines
 def add_format_options(parser: argparse.ArgumentParser) -> None:
     """Let the user choose Markdown, and how much is shown."""
     parser.add_argument("--markdown", action="store_true", help="write GitHub-flavoured Markdown")
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="show the raw runs; twice: every value")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="show more; twice: all")
 
 
 def render(document: Document, *, markdown: bool) -> str:

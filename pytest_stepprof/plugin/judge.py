@@ -19,6 +19,7 @@ from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.record.window import Window
 from pytest_stepprof.store.directory import Store
 
 
@@ -44,6 +45,11 @@ class Judge:
         """Return the result that the baseline holds for a test, ``None`` where it holds none."""
         found = newest(self.sessions, key)
         return None if found is None else found[1].outputs
+
+    def window_before(self, key: str) -> Window | None:
+        """Return the window that a test is compared with, ``None`` where the baseline holds none."""
+        found = newest(self.sessions, key)
+        return None if found is None else found[1].window
 
     def missing(self, keys: Iterable[str]) -> tuple[str, ...]:
         """Return the baseline's tests that are not among ``keys``."""
@@ -92,7 +98,11 @@ class Judge:
         return result_alone(test, found[1], quality, outputs, settings)
 
     def _in_force(self, settings: JudgeSettings) -> JudgeSettings:
-        return msgspec.structs.replace(settings, counters="off", time="off") if self.results_only else settings
+        return (
+            msgspec.structs.replace(settings, counters="off", memory="off", time="off")
+            if self.results_only
+            else settings
+        )
 
     def _outputs(self, step: MeasuredStep, before: Measurement, settings: JudgeSettings) -> OutputComparison:
         return compare_with_stored(self.store, before.outputs, step.outputs.stored, step.outputs.payload, settings)

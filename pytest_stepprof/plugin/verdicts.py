@@ -11,6 +11,7 @@ from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement, TestIdentity
 from pytest_stepprof.report.failure import failure_text
+from pytest_stepprof.report.where import where_lines
 from pytest_stepprof.store.directory import Store
 
 STRICT = ("not comparable", "no baseline")
@@ -94,8 +95,19 @@ class Verdicts:
         strict = self._strict and comparison.verdict in (STRICT_WHEN_MEASURED if measured else STRICT)
         if not (comparison.failed_gates or strict):
             return None
-        unit, samples_per_step = step.scenario.unit, step.scenario.samples_per_step
-        return failure_text(comparison, baseline=baseline, unit=unit, samples_per_step=samples_per_step, strict=strict)
+        return failure_text(
+            comparison,
+            baseline=baseline,
+            unit=step.scenario.unit,
+            samples_per_step=step.scenario.samples_per_step,
+            strict=strict,
+            where=self._where(step, comparison),
+        )
+
+    def _where(self, step: MeasuredStep, comparison: TestComparison) -> tuple[str, ...]:
+        """Only the judge that is shown judges time and counters: the windows are this session's and its newest."""
+        after = None if step.measurement is None else step.measurement.window
+        return where_lines(comparison, self._judge.window_before(comparison.key), after)
 
     @property
     def _strict(self) -> bool:

@@ -1,18 +1,19 @@
 """From a session and its comparison to a Document: what failed and why, what could not be judged, then the rest."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.measurement import Measurement
-from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.conditions import condition_texts, declared_texts
 from pytest_stepprof.report.document import Block, Bullets, Document, Heading, Lines, Paragraph, Text
 from pytest_stepprof.report.failure import gate_lines, verdict_line, verdict_text
+from pytest_stepprof.report.findings import notice_blocks
 from pytest_stepprof.report.overview import failed, overview_table, verdict_tone
 from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.quantities import counted
@@ -31,16 +32,18 @@ def build_report(
     verbosity: int,
     stored_at: str | None = None,
     reasons_in_full: bool = True,
+    where: Mapping[str, Sequence[str]] | None = None,
 ) -> Document:
     """Arrange everything a reader needs about one session.
 
-    ``verbosity`` 1 adds the raw runs and the reasons that only inform, 2 every raw value. ``stored_at`` says where
+    ``verbosity`` 1 adds the raw runs and the reasons that only inform, 2 every raw value; below 0, as ``pytest -q``
+    has it, is 0. ``stored_at`` says where
     the session's record lies. Without ``reasons_in_full`` each verdict takes one line: for a reader who has every
-    failing test's own report above.
+    failing test's own report above. ``where`` maps tests' keys to what their windows say about where it went.
     """
     comparisons = {} if comparison is None else {test.key: test for test in comparison.tests}
     measurements = {measurement.test.key: measurement for measurement in session.measurements}
-    part = _part if reasons_in_full else _short_part
+    part = partial(_part, where=where or {}) if reasons_in_full else _short_part
     blocks: list[Block] = [
         overview_table(session, comparisons),
         _origin(session, comparison, stored_at),
@@ -49,7 +52,7 @@ def build_report(
         *part("Not judged", [test for test in comparisons.values() if unjudged(test)], measurements),
     ]
     for measurement in sorted(session.measurements, key=lambda one: _urgency(comparisons.get(one.test.key))):
-        blocks += _test_blocks(measurement, comparisons.get(measurement.test.key), verbosity)
+        blocks += _test_blocks(measurement, comparisons.get(measurement.test.key), max(verbosity, 0))
     return Document(title=_title(session), blocks=tuple(blocks))
 
 
@@ -108,14 +111,20 @@ def _commit_text(commit: Commit) -> str:
     return ", ".join(parts)
 
 
-def _part(title: str, tests: Sequence[TestComparison], measurements: Mapping[str, Measurement]) -> tuple[Block, ...]:
+def _part(
+    title: str,
+    tests: Sequence[TestComparison],
+    measurements: Mapping[str, Measurement],
+    where: Mapping[str, Sequence[str]],
+) -> tuple[Block, ...]:
     """A headed part that gives the reasons of some tests, and nothing at all without tests."""
     blocks: list[Block] = [Heading(Text(title), level=1)] if tests else []
     for test in tests:
         unit, samples = _unit_of(measurements.get(test.key))
         blocks.append(Heading(Text(test.node_id, literal=True), level=2))
         blocks.append(Paragraph(Text(verdict_text(test), tone=verdict_tone(test))))
-        blocks.append(Lines(gate_lines(test, unit=unit, samples_per_step=samples)))
+        lines = gate_lines(test, unit=unit, samples_per_step=samples, where=where.get(test.key, ()))
+        blocks.append(Lines(lines))
     return tuple(blocks)
 
 
@@ -149,10 +158,9 @@ def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosit
         line = verdict_line(test, unit=scenario.unit, samples_per_step=scenario.samples_per_step)
         blocks.append(Paragraph(Text(line, tone=verdict_tone(test))))
         blocks += _remarks(test, verbosity)
-    if measurement.notices:
-        blocks.append(Bullets(tuple(_notice_text(notice) for notice in measurement.notices)))
+    blocks += notice_blocks(measurement.notices)
     blocks.append(Bullets((*condition_texts(measurement), *result_texts(measurement, test))))
-    blocks += profile_blocks(measurement.window)
+    blocks += profile_blocks(measurement.window, verbosity=verbosity)
     if verbosity >= 1:
         blocks += run_blocks(measurement, every_value=verbosity >= 2)
     return blocks
@@ -162,7 +170,3 @@ def _remarks(test: TestComparison, verbosity: int) -> list[Block]:
     wanted = ("warns", "informs") if verbosity >= 1 else ("warns",)
     items = tuple(Text(f"{reason.gate}: {reason.text}") for reason in test.reasons if reason.weight in wanted)
     return [Bullets(items)] if items else []
-
-
-def _notice_text(notice: Notice) -> Text:
-    return Text(f"{notice.code}: {notice.message} -> {notice.remedy}", tone="attention")

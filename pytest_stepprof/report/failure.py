@@ -1,10 +1,12 @@
 """What a failing test says about itself: the text of its own report, and one line of it."""
 
 import re
+from collections.abc import Sequence
 
 from pytest_stepprof.analysis.counters import counter_text
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.memory_verdict import memory_text
 from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
@@ -13,7 +15,7 @@ from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.report.quantities import counted, ratio_text, time_text
 from pytest_stepprof.report.results import compared_text, sampled_text
 
-_GATES: tuple[Gate, ...] = ("outputs", "quality", "conditions", "counters", "time")
+_GATES: tuple[Gate, ...] = ("outputs", "quality", "conditions", "counters", "memory", "time")
 _MISMATCHES_SHOWN = 5
 _COUNTERS_SHOWN = 10
 _REASONS_IN_A_LINE = 3
@@ -26,27 +28,38 @@ def failure_text(
     unit: Unit = "ms/step",
     samples_per_step: int | None = None,
     strict: bool = False,
+    where: Sequence[str] = (),
 ) -> str:
     """Write the report of a test that failed against ``baseline``: several lines, no traceback.
 
     With ``strict``, a test without a failed gate failed because ``--stepprof-strict`` was asked for. Times are shown
-    in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``).
+    in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``). ``where`` is what two windows
+    say about where it went.
     """
-    details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step)
+    details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step, where=where)
     headline = _headline(comparison, baseline, strict=strict)
     lines = [headline, comparison.node_id, "", *details, "", *_next_steps(comparison)]
     return "\n".join(printable(line) for line in lines).rstrip()
 
 
 def gate_lines(
-    comparison: TestComparison, *, unit: Unit = "ms/step", samples_per_step: int | None = None
+    comparison: TestComparison,
+    *,
+    unit: Unit = "ms/step",
+    samples_per_step: int | None = None,
+    where: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """List the gates that have something to say, outputs first, each followed by its indented sentences."""
+    """List the gates that have something to say, outputs first, each followed by its indented sentences.
+
+    Last comes ``where`` it went, which is no gate: profiled, and so a hint.
+    """
     lines: list[str] = []
     for gate in _GATES:
         sentences = _gate_sentences(comparison, gate, unit, samples_per_step)
         if sentences:
             lines += [f"{gate}:", *(f"  {sentence}" for sentence in sentences)]
+    if where:
+        lines += ["where it went (a hint, no measure):", *(f"  {line}" for line in where)]
     return tuple(lines)
 
 
@@ -72,6 +85,9 @@ def _gate_sentences(
         return (*reasons, *(text for text in map(quality_text, comparison.quality) if text not in reasons))
     if gate == "counters":
         return (*reasons, *_counter_details(comparison, reasons))
+    if gate == "memory":
+        grown = (memory_text(change) for change in comparison.memory if change.grew and change.holder is None)
+        return (*reasons, *(text for text in grown if text not in reasons))
     if gate == "time" and comparison.time is not None and not reasons:
         return time_sentences(comparison.time, unit=unit, samples_per_step=samples_per_step)
     return reasons
@@ -180,10 +196,9 @@ def _is_news(number: float | None, mismatch: OutputMismatch) -> bool:
 
 
 def _counter_details(comparison: TestComparison, said: tuple[str, ...]) -> tuple[str, ...]:
-    """The gated changes that no reason names; the others only where nobody has spoken about counters at all."""
-    gated = [counter_text(change) for change in comparison.counters if change.gated]
-    others = [f"{counter_text(change)} (not gated)" for change in comparison.counters if not change.gated]
-    texts = [text for text in gated if text not in said] + ([] if said else others)
+    """The gated changes that no reason names. The others have theirs, unless a rule wants nothing said of them."""
+    gated = (counter_text(change) for change in comparison.counters if change.gated)
+    texts = [text for text in gated if text not in said]
     left_out = len(texts) - _COUNTERS_SHOWN
     more = (f"{left_out} more of {len(texts)} changed counters not shown",) if left_out > 0 else ()
     return (*texts[:_COUNTERS_SHOWN], *more)
@@ -198,6 +213,8 @@ def _next_steps(comparison: TestComparison) -> list[str]:
         steps.append(f"If the new result is the right one, accept it: {accepting}.")
     if "counters" in comparison.failed_gates:
         steps.append("If the additional work is meant, save a new baseline with --stepprof-save=NAME.")
+    if "memory" in comparison.failed_gates and "counters" not in comparison.failed_gates:
+        steps.append("If the additional memory is meant, save a new baseline with --stepprof-save=NAME.")
     if "time" in comparison.failed_gates:
         steps.append("To tell a slower step from a slower hour, or to see small changes, use: stepprof ab BASE.")
     return steps

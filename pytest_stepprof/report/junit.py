@@ -1,9 +1,11 @@
 """What a test's verdict adds to JUnit XML, as properties of its test case."""
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.memory_verdict import memory_text
 from pytest_stepprof.analysis.quality import quality_text
 from pytest_stepprof.record.comparison import TestComparison, TimeComparison
 from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.report.findings import finding_title
 from pytest_stepprof.report.results import compared_text, quality_value_text, sampled_text
 
 _QUALITY = "stepprof_quality"
@@ -34,6 +36,9 @@ def _measured(measurement: Measurement) -> list[tuple[str, str]]:
     if dispersion.mad_ns is not None:
         found.insert(1, ("stepprof_mad_ns", f"{dispersion.mad_ns:.0f}"))
     found += [(f"{_QUALITY}_value", quality_value_text(value)) for value in measurement.quality]
+    found += [("stepprof_finding", finding_title(finding)) for finding in measurement.window.findings]
+    for use in measurement.window.memory:
+        found.append((f"stepprof_peak_memory_{use.device}_bytes", str(max(use.peak_bytes, default=0))))
     if scenario.samples_per_step is not None:
         found.append(("stepprof_samples_per_step", str(scenario.samples_per_step)))
     return found
@@ -55,6 +60,8 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
         lost = any(change.lost for change in comparison.quality)
         found += [(_QUALITY, "lost" if lost else "kept"), ("stepprof_outputs_equality", "not required")]
         found += [(f"{_QUALITY}_change", quality_text(change)) for change in comparison.quality]
+    devices = (change for change in comparison.memory if change.holder is None)
+    found += [("stepprof_memory_grew" if one.grew else "stepprof_memory", memory_text(one)) for one in devices]
     if comparison.time is not None:
         found += _timed(comparison.time)
     return found

@@ -1,87 +1,99 @@
-"""The profiled window as blocks: shares of the window's elapsed time, and what of the device was seen.
+"""The profiled window as blocks: what it suggests, the step's parts, who took the time, the device, memory, counters.
 
 CPU time, device work and waiting are different quantities: each has its own column, and none is ever added to another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from pytest_stepprof.record.window import DeviceObservation, OperatorCost, RegionCost, Window
-from pytest_stepprof.report.document import Alignment, Block, Paragraph, Table, Text
-from pytest_stepprof.report.quantities import counted, milliseconds
+from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.record.window import Window
+from pytest_stepprof.report.costs import cost_blocks
+from pytest_stepprof.report.device import device_blocks
+from pytest_stepprof.report.document import Block, Bullets, Lines, Paragraph, Table, Text
+from pytest_stepprof.report.findings import finding_blocks, notice_blocks
+from pytest_stepprof.report.memory import memory_blocks
+from pytest_stepprof.report.quantities import counted, listed_milliseconds, per_step, share, unit_of_time
 
-_REGIONS_SHOWN = 5
-_OPERATORS_SHOWN = 8
 
+def profile_blocks(window: Window, notices: Sequence[Notice] = (), verbosity: int = 0) -> tuple[Block, ...]:
+    """Arrange what a window holds, as shares of its elapsed time and exact counts.
 
-def profile_blocks(window: Window) -> tuple[Block, ...]:
-    """Top regions and operators of a window, and its device line, all as shares of elapsed time.
-
-    Operators rank by self CPU time: the totals of nested operators hold the same time several times.
+    ``notices`` are what failed the checks of its validity; they stand above every number. ``verbosity`` 0 is short:
+    at most three findings, the largest costs, a row for each device, and what was asked for (modules, shapes, memory);
+    1 adds launches, copies, synchronizations, counters, all findings with their evidence, and more rows; 2 every row.
     """
-    regions = sorted(window.regions, key=lambda region: sum(region.total_cpu_ns), reverse=True)
-    operators = sorted(window.operators, key=lambda operator: operator.self_cpu_ns, reverse=True)
+    return (
+        *notice_blocks(notices),
+        Paragraph(Text(_caption(window), tone="muted")),
+        Paragraph(Text(_step_line(window))),
+        *finding_blocks(window.findings, verbosity),
+        *cost_blocks(window, verbosity),
+        *device_blocks(window, verbosity),
+        *memory_blocks(window, verbosity),
+        *(_counter_table(window, verbosity) if verbosity else ()),
+        *(_recording(window) if verbosity else ()),
+    )
+
+
+def _caption(window: Window) -> str:
+    named = ", ".join(option.removeprefix("record_") for option in window.options)
+    options = f" with {named}" if named else ""
     steps = counted(len(window.steps), "active step")
-    caption = f"profiled: shares, not speeds (of the elapsed time of {steps}; threads may add up to more than 100 %)"
+    of_what = "the whole trace, which has no steps" if window.whole_trace else steps
     return (
-        Paragraph(Text(caption, tone="muted")),
-        *_cost_blocks("region", regions, _REGIONS_SHOWN, window),
-        *_cost_blocks("operator", operators, _OPERATORS_SHOWN, window),
-        Paragraph(Text(device_line(window.device), tone="plain" if window.device.status == "observed" else "muted")),
+        f"profiled{options}: shares, not speeds (of the elapsed time of {of_what}; "
+        "threads may add up to more than 100 %)"
     )
 
 
-def device_line(device: DeviceObservation) -> str:
-    """Say what was seen of the device. What was not seen has no number."""
-    if device.status == "not observed":
-        return f"device: not observed ({device.reason})"
-    if device.work_ns is None:
-        work = "work not known"
-    else:
-        work = f"work {', '.join(map(milliseconds, device.work_ns))} in the active steps, profiled"
-    if device.status == "incomplete":
-        return f"device: incomplete, seen: {work} ({device.reason})"
-    return f"device: observed, {work}" + (f" ({device.reason})" if device.reason else "")
+def _step_line(window: Window) -> str:
+    """The step's elapsed time while it was profiled, and what of it the host spent in some ways, which may overlap."""
+    parts = [f"{name} {share(part_ns, window)}" for name, part_ns in _parts(window)]
+    named = f"; of it, on the host: {', '.join(parts)}" if parts else ""
+    return f"{unit_of_time(window)}: {listed_milliseconds(window.elapsed_ns)} elapsed, profiled{named}"
 
 
-def share(parts_ns: Sequence[int] | int, window: Window) -> str:
-    """Express CPU time or device work over all active steps as a share of their elapsed time."""
-    part_ns = parts_ns if isinstance(parts_ns, int) else sum(parts_ns)
-    elapsed_ns = sum(window.elapsed_ns)
-    return f"{100 * part_ns / elapsed_ns:.1f} %" if elapsed_ns > 0 else "unknown"
+def _parts(window: Window) -> Iterator[tuple[str, tuple[int, ...]]]:
+    if any(window.read_cpu_ns):
+        yield "reading", window.read_cpu_ns
+    if window.transfer_cpu_ns is not None:
+        yield "transfer calls", window.transfer_cpu_ns
+    if any(window.compilations):
+        yield "compilation", window.compilation_cpu_ns
+    if window.outside_operators_ns:
+        yield "outside of operators", window.outside_operators_ns
 
 
-def _calls(calls: tuple[int, ...]) -> str:
-    """Calls per step; a range where the active steps differ."""
-    if not calls:
-        return "0"
-    return str(calls[0]) if len(set(calls)) == 1 else f"{min(calls)} to {max(calls)}"
-
-
-def _cost_blocks(
-    kind: str, ranked: Sequence[RegionCost | OperatorCost], shown: int, window: Window
-) -> tuple[Block, ...]:
-    if not ranked:
-        return (Paragraph(Text(f"no {kind} was seen in the window", tone="muted")),)
-    columns = 4 if window.device.status == "not observed" else 5
-    alignments: tuple[Alignment, ...] = ("left", "right", "right", "right", "right")
+def _counter_table(window: Window, verbosity: int) -> tuple[Block, ...]:
+    """Counters of single operators only with ``-vv``: the table of operators has the largest of them already."""
+    shown = [counter for counter in window.counters if verbosity > 1 or not counter.name.startswith("calls of ")]
+    rows = tuple(
+        (
+            Text(counter.name, literal=True),
+            Text(per_step(counter.per_step)),
+            Text(f"{counter.unit}/{unit_of_time(window)}" if counter.scope == "step" else counter.unit),
+            Text("yes" if counter.exact else "no, steps differ"),
+        )
+        for counter in shown
+    )
     table = Table(
-        headers=(kind, "calls/step", "total CPU", "self CPU", "device work")[:columns],
-        rows=tuple(_cells(cost, window)[:columns] for cost in ranked[:shown]),
-        alignments=alignments[:columns],
-        drop_order=(1,),
+        headers=("counter", "count", "unit", "exact"), rows=rows, alignments=("left", "right", "left", "left")
     )
-    left_out = len(ranked) - shown
-    if left_out <= 0:
-        return (table,)
-    return table, Paragraph(Text(f"{left_out} of {len(ranked)} {kind}s not shown", tone="muted"))
+    return (table,) if shown else ()
 
 
-def _cells(cost: RegionCost | OperatorCost, window: Window) -> tuple[Text, ...]:
-    device = "not observed" if cost.device_work_ns is None else share(cost.device_work_ns, window)
-    return (
-        Text(cost.name, literal=True),
-        Text(_calls(cost.calls)),
-        Text(share(cost.total_cpu_ns, window)),
-        Text(share(cost.self_cpu_ns, window)),
-        Text(device),
-    )
+def _recording(window: Window) -> Iterator[Block]:
+    """How the window was taken, as far as it may explain the numbers, and what the profiler said meanwhile."""
+    texts = []
+    if {*window.activities_asked} != {*window.activities_collected}:
+        asked, collected = (
+            ", ".join(names) or "none" for names in (window.activities_asked, window.activities_collected)
+        )
+        texts.append(f"activities asked for: {asked}; collected: {collected}")
+    if window.unwarmed:
+        seen = ", ".join(f"{event.name} {event.count} times" for event in window.unwarmed)
+        texts.append(f"not done any more by a warm step: {seen}")
+    if texts:
+        yield Bullets(tuple(map(Text, texts)))
+    if window.messages:
+        yield Lines(("the profiler's messages:", *(f"  {message}" for message in window.messages)))

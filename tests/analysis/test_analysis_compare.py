@@ -1,10 +1,10 @@
-"""The order of judgement: conditions, outputs, counters, time; and what each of them says."""
+"""The order of judgement: conditions, outputs, counters, memory, time; and what each of them says."""
 
 from typing import Any
 
 import msgspec
 import pytest
-from sample_records import sample_measurement, sample_session
+from sample_records import sample_measurement, sample_memory, sample_session
 
 from pytest_stepprof.analysis.compare import compare_sessions, compare_test, newest
 from pytest_stepprof.record.comparison import Gate, TestComparison
@@ -12,7 +12,7 @@ from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.session import Session
-from pytest_stepprof.record.settings import GateMode, JudgeSettings
+from pytest_stepprof.record.settings import CounterRule, GateMode, JudgeSettings
 from pytest_stepprof.record.window import Counter
 
 _EQUAL = OutputComparison(status="equal", leaves_compared=1, mismatches=())
@@ -311,6 +311,49 @@ def test_counters_that_only_warn_or_are_off() -> None:
     warned, off = (_compare(now=grown, judge=JudgeSettings(counters=mode)) for mode in ("warn", "off"))
     assert (warned.verdict, warned.failed_gates, "warns" in _weights(warned, "counters")) == ("inconclusive", (), True)
     assert (off.verdict, off.counters, _texts(off, "counters")) == ("inconclusive", (), [])
+
+
+def _remembering(peak_bytes: int, median_ns: float = 2e6) -> Measurement:
+    """The sample measurement with a recorded peak of memory."""
+    base = _measured(median_ns)
+    return _replace(base, window=_replace(base.window, memory=(sample_memory(peak_bytes),)))
+
+
+def test_a_higher_peak_of_memory_fails_between_counters_and_time() -> None:
+    found = _compare(before=_remembering(2**30), now=_remembering(2**31, 8e6))
+    assert (found.verdict, found.failed_gates) == ("regressed", ("memory", "time"))
+    assert _texts(found, "memory")[0] == "peak memory on cpu 1.0 -> 2.0 GiB in a step, allowed up to 1.1"
+    assert _weights(found, "memory")[0] == "decides"
+    assert [change.grew for change in found.memory if change.holder is None] == [True]
+    gates = list(dict.fromkeys(reason.gate for reason in found.reasons))
+    assert gates == ["memory", "time"]
+
+
+def test_a_failed_memory_gate_leaves_an_undecided_time_to_inform() -> None:
+    found = _compare(before=_remembering(2**30), now=_remembering(2**31))
+    assert (found.failed_gates, _weights(found, "time")) == (("memory",), ["informs"])
+
+
+@pytest.mark.parametrize(("mode", "weight"), [("warn", ["warns", "informs"]), ("off", [])])
+def test_a_memory_gate_that_only_warns_or_is_off(mode: GateMode, weight: list[str]) -> None:
+    found = _compare(before=_remembering(2**30), now=_remembering(2**31), judge=JudgeSettings(memory=mode))
+    assert (found.verdict, found.failed_gates, _weights(found, "memory")) == ("inconclusive", (), weight)
+
+
+def test_memory_under_other_conditions_is_not_compared() -> None:
+    now = _remembering(2**31)
+    found = _compare(before=_remembering(2**30), now=_replace(now, scenario=_replace(now.scenario, intra_op_threads=2)))
+    assert (found.failed_gates, found.memory, _texts(found, "memory")) == ((), (), [])
+
+
+def test_counter_rules_of_the_judge_are_in_force() -> None:
+    rules = (CounterRule(pattern="*", mode="off"),)
+    found = _compare(
+        now=_measured(counters={"operator calls": 90, "calls of aten::copy_": 3}),
+        judge=JudgeSettings(counter_rules=rules),
+    )
+    assert (found.failed_gates, _texts(found, "counters")) == ((), [])
+    assert [(change.name, change.after) for change in found.counters] == [("operator calls", 90)]
 
 
 def test_both_gates_are_named_when_both_fail() -> None:

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.counters import compare_counters, counter_text, undecided_counters
-from pytest_stepprof.record.comparison import CounterChange
+from pytest_stepprof.analysis.counters import (
+    compare_counters,
+    counter_text,
+    rule_mode,
+    undecided_counters,
+    unmatched_patterns,
+)
+from pytest_stepprof.record.comparison import CounterChange, CounterScope
+from pytest_stepprof.record.settings import CounterRule, GateMode
 from pytest_stepprof.record.window import Counter
 
 _COUNTERS = st.lists(
@@ -18,6 +25,9 @@ _COUNTERS = st.lists(
     ),
     unique_by=lambda counter: counter.name,
 )
+
+
+_BREAKS = "graph breaks in the whole test"
 
 
 def _counters(unit: str = "calls", **values: int) -> list[Counter]:
@@ -53,8 +63,8 @@ def test_growth_fails_where_it_is_surely_more_work_and_less_never_does(name: str
     few, many = ([Counter(name=name, unit="calls", per_step=(n, n), exact=True)] for n in (3, 4))
     (grown,) = compare_counters(few, many)
     (shrunk,) = compare_counters(many, few)
-    assert (grown.before, grown.after, grown.gated) == (3, 4, gated)
-    assert (shrunk.before, shrunk.after, shrunk.gated) == (4, 3, False)
+    assert (grown.before, grown.after, grown.gated, grown.warned) == (3, 4, gated, not gated)
+    assert (shrunk.before, shrunk.after, shrunk.gated, shrunk.warned) == (4, 3, False, False)
 
 
 def test_equal_counters_are_not_listed() -> None:
@@ -193,7 +203,118 @@ def test_a_window_compared_with_itself_has_no_changes(counters: list[Counter]) -
             msgspec.structs.replace(_change("calls of aten::copy_", 3, 5), certain_bound=True),
             "aten::copy_ at most 3 -> at least 5 calls per step",
         ),
+        (
+            msgspec.structs.replace(_change("graph breaks in the whole test", 0, 2, "breaks"), scope="measurement"),
+            "graph breaks 0 -> 2 in the whole test",
+        ),
     ],
 )
 def test_changes_as_a_person_reads_them(change: CounterChange, text: str) -> None:
     assert counter_text(change) == text
+
+
+def _rules(**modes: GateMode) -> tuple[CounterRule, ...]:
+    return tuple(CounterRule(pattern=pattern, mode=mode) for pattern, mode in modes.items())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names_it"),
+    [
+        ("aten::copy_", True),
+        ("calls of aten::copy_", True),
+        ("aten::*", True),
+        ("calls of *", True),
+        ("*copy*", True),
+        ("*", True),
+        ("aten::copy", False),
+        ("copy_", False),
+        ("ATEN::copy_", False),
+        ("aten::cop?_", False),
+        ("aten::cop[xy]_", False),
+    ],
+)
+def test_a_pattern_names_a_counter_as_it_is_printed_or_as_it_is_stored(pattern: str, names_it: bool) -> None:
+    found = rule_mode("calls of aten::copy_", (CounterRule(pattern=pattern, mode="off"),))
+    assert found == ("off" if names_it else None)
+
+
+@pytest.mark.parametrize("pattern", ["graph breaks", _BREAKS, "graph*"])
+def test_a_pattern_names_what_is_counted_over_the_whole_test(pattern: str) -> None:
+    assert rule_mode(_BREAKS, (CounterRule(pattern=pattern, mode="off"),)) == "off"
+
+
+def test_a_pattern_with_brackets_means_brackets() -> None:
+    rule = CounterRule(pattern="my::op[2]", mode="warn")
+    assert rule_mode("calls of my::op[2]", (rule,)) == "warn"
+    assert rule_mode("calls of my::op2", (rule,)) is None
+
+
+def test_the_last_rule_that_names_a_counter_counts() -> None:
+    rules = _rules(**{"*": "off", "aten::*": "warn", "aten::copy_": "fail"})
+    modes = {name: rule_mode(name, rules) for name in ("copies", "calls of aten::mul", "calls of aten::copy_")}
+    assert modes == {"copies": "off", "calls of aten::mul": "warn", "calls of aten::copy_": "fail"}
+    assert rule_mode("calls of aten::copy_", rules[::-1]) == "off"
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "scope", "grown", "shrunk"),
+    [
+        ("operator calls", None, "step", (True, False), (False, False)),
+        ("operator calls", "fail", "step", (True, False), (False, False)),
+        ("operator calls", "warn", "step", (False, True), (False, True)),
+        ("operator calls", "off", "step", (False, False), (False, False)),
+        ("calls of aten::mul", None, "step", (False, True), (False, False)),
+        ("calls of aten::mul", "fail", "step", (True, False), (False, False)),
+        ("calls of aten::mul", "warn", "step", (False, True), (False, True)),
+        ("calls of aten::mul", "off", "step", (False, False), (False, False)),
+        (_BREAKS, None, "measurement", (False, False), (False, False)),
+        (_BREAKS, "fail", "measurement", (True, False), (False, False)),
+        (_BREAKS, "warn", "measurement", (False, True), (False, True)),
+        ("recompilations", None, "measurement", (False, False), (False, False)),
+    ],
+)
+def test_what_rules_make_of_growth_and_of_less(
+    name: str, mode: GateMode | None, scope: CounterScope, grown: tuple[bool, bool], shrunk: tuple[bool, bool]
+) -> None:
+    """Each pair is gated, warned. Every change stays in the list, whatever the rules say."""
+    few, many = ([Counter(name=name, unit="calls", per_step=(n,), exact=True, scope=scope)] for n in (3, 4))
+    rules = () if mode is None else _rules(**{name: mode})
+    ((there,), (back,)) = compare_counters(few, many, rules), compare_counters(many, few, rules)
+    assert ((there.gated, there.warned), (back.gated, back.warned)) == (grown, shrunk)
+    assert (there.scope, back.scope) == (scope, scope)
+
+
+@pytest.mark.parametrize(
+    ("mode", "found"), [(None, []), ("fail", [(True, False)]), ("warn", [(False, True)]), ("off", [])]
+)
+def test_certain_growth_is_listed_where_a_rule_asks_for_it(
+    mode: GateMode | None, found: list[tuple[bool, bool]]
+) -> None:
+    rules = () if mode is None else _rules(**{"aten::mul": mode})
+    changes = compare_counters([_calls_of("aten::mul", 2, 3)], [_calls_of("aten::mul", 4, 5)], rules)
+    assert [(change.gated, change.warned) for change in changes] == found
+    assert all(change.certain_bound and (change.before, change.after) == (3, 4) for change in changes)
+
+
+def test_one_name_that_counts_two_things_is_not_compared() -> None:
+    of_steps = Counter(name="graph breaks", unit="breaks", per_step=(1,), exact=True)
+    of_all = Counter(name="graph breaks", unit="breaks", per_step=(9,), exact=True, scope="measurement")
+    assert compare_counters([of_steps], [of_all]) == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "undecided"), [(None, ()), ("fail", ("aten::mul",)), ("warn", ("aten::mul",)), ("off", ())]
+)
+def test_what_cannot_be_decided_is_named_where_a_rule_asks_for_it(
+    mode: GateMode | None, undecided: tuple[str, ...]
+) -> None:
+    sides = [_calls_of("aten::mul", 2, 3)], [_calls_of("aten::mul", 3, 4)]
+    assert undecided_counters(*sides, () if mode is None else _rules(**{"aten::mul": mode})) == undecided
+
+
+def test_a_rule_for_nothing_is_named_and_one_for_what_a_window_may_have_is_not() -> None:
+    before, after = [_calls_of("aten::mul", 1)], [_calls_of("aten::add", 1)]
+    known = {"aten::mul": "off", "aten::add": "off", "*": "off", "recompilations": "off", "graph breaks": "fail"}
+    rules = _rules(**known, **{"aten::moul": "off", "allocation": "warn"})
+    assert unmatched_patterns(before, after, rules) == ("aten::moul", "allocation")
+    assert unmatched_patterns(before, after, ()) == ()

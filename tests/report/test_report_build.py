@@ -122,6 +122,11 @@ def test_outputs_and_verdict_of_a_row(comparison, outputs, verdict):
     assert rows(report(comparison))[0][-2:] == [outputs, verdict]
 
 
+def test_a_quiet_session_shows_no_more_than_an_ordinary_one():
+    quiet, ordinary, more = (build_report(sample_session(), None, verbosity=verbosity) for verbosity in (-1, 0, 1))
+    assert quiet == ordinary != more
+
+
 def test_a_row_of_a_session_without_comparison():
     document = build_report(sample_session(), None, verbosity=0)
     assert rows(document) == [

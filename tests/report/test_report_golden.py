@@ -6,9 +6,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sample_records import sample_measurement, sample_session
+from sample_records import (
+    sample_device_window,
+    sample_incomplete_window,
+    sample_measurement,
+    sample_session,
+    sample_window,
+)
 
-from pytest_stepprof.record.comparison import Comparison, CounterChange, Reason, TestComparison, TimeComparison
+from pytest_stepprof.record.comparison import (
+    Comparison,
+    CounterChange,
+    MemoryChange,
+    Reason,
+    TestComparison,
+    TimeComparison,
+)
 from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.outputs import (
@@ -21,8 +34,10 @@ from pytest_stepprof.record.outputs import (
 from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.record.window import DeviceObservation, OperatorCost, RegionCost
 from pytest_stepprof.report.build import build_report
+from pytest_stepprof.report.document import Document, Text
 from pytest_stepprof.report.failure import failure_text
 from pytest_stepprof.report.markdown import render_markdown
+from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.terminal import render_terminal
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -251,6 +266,46 @@ def test_failure_texts():
         failure_text(test, baseline="main", unit="ms/step") for test in comparison.tests if test.verdict == "regressed"
     ]
     check_golden("failures.txt", "\n\n=====\n\n".join(texts) + "\n")
+
+
+WINDOWS = {
+    "observed": sample_device_window(),
+    "incomplete": sample_incomplete_window(),
+    "not_observed": sample_window(read_cpu_ns=(300_000, 210_000), outside_operators_ns=(1_600_000, 1_460_000)),
+}
+
+
+@pytest.mark.parametrize("verbosity", [0, 1])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name, verbosity):
+    notice = Notice(code="unwarmed", message="the steps still load kernels", remedy="warm up longer")
+    notices = () if name == "not_observed" else (notice,)
+    document = Document(title=Text(f"window: {name}"), blocks=profile_blocks(WINDOWS[name], notices, verbosity))
+    check_golden(f"window_{name}_v{verbosity}.txt", render_terminal(document, width=120, colour=False) + "\n")
+
+
+def test_a_window_as_markdown():
+    document = Document(title=Text("window"), blocks=profile_blocks(WINDOWS["observed"], (), 1))
+    check_golden("window_observed.md", render_markdown(document))
+
+
+def test_memory_and_where_it_went():
+    grown = judged(
+        sample_measurement(test=identity("test_grown")),
+        "regressed",
+        ("counters", "decides", "aten::copy_ 3 -> 4 calls per step"),
+        ("memory", "decides", "peak memory on cpu 120.0 -> 155.2 MiB in a step, allowed up to 140.0"),
+        ("memory", "informs", "peak memory on cpu in forward 80.0 -> 118.0 MiB in a step, allowed up to 96.0"),
+        outputs=EQUAL,
+        failed=("counters", "memory"),
+    )
+    change = MemoryChange(
+        device="cuda:0", holder=None, before_bytes=2**30, after_bytes=2**31, allowed_bytes=2**30 + 2**27, grew=True
+    )
+    where = ("operator aten::copy_: 3 -> 4 calls/step, 0.100 -> 0.140 ms/step of CPU time",)
+    check_golden(
+        "failure_memory.txt", failure_text(changed(grown, memory=(change,)), baseline="main", where=where) + "\n"
+    )
 
 
 def test_a_mismatch_shows_its_diff(monkeypatch):

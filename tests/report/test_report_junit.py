@@ -1,9 +1,9 @@
 """Properties for JUnit XML."""
 
 import msgspec
-from sample_records import sample_measurement
+from sample_records import sample_finding, sample_measurement, sample_memory, sample_window
 
-from pytest_stepprof.record.comparison import Reason, TestComparison, TimeComparison
+from pytest_stepprof.record.comparison import MemoryChange, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, UsedTolerance
 from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.report.junit import properties
@@ -123,3 +123,19 @@ def test_either_side_may_be_missing():
     assert properties(None, None) == ()
     assert ("stepprof_verdict", "regressed") in properties(judged(), None)
     assert "stepprof_verdict" not in dict(properties(None, sample_measurement()))
+
+
+def test_findings_and_peaks_of_memory():
+    window = sample_window(findings=(sample_finding(),), memory=(sample_memory(2**20, "cuda:0"),))
+    grown = MemoryChange(
+        device="cuda:0", holder=None, before_bytes=2**19, after_bytes=2**20, allowed_bytes=2**19, grew=True
+    )
+    held = msgspec.structs.replace(grown, holder="forward")
+    within = msgspec.structs.replace(grown, device="cpu", allowed_bytes=2**21, grew=False)
+    found = properties(judged(memory=(grown, held, within)), sample_measurement(window=window))
+    assert [(name, text) for name, text in found if "finding" in name or "memory" in name] == [
+        ("stepprof_finding", "input pipeline, 38.0 % of the elapsed time"),
+        ("stepprof_peak_memory_cuda:0_bytes", "1048576"),
+        ("stepprof_memory_grew", "peak memory on cuda:0 0.5 -> 1.0 MiB in a step, allowed up to 0.5"),
+        ("stepprof_memory", "peak memory on cpu 0.5 -> 1.0 MiB in a step, allowed up to 2.0"),
+    ]
