@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_stepprof.cli.main import main
 from pytest_stepprof.plugin.options import JUDGE_OPTIONS, TEST_OPTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +69,7 @@ VARYING = (
     "- not steady",
     "- unwarmed",
     "operators not",
+    "finding",
 )
 
 
@@ -133,6 +135,12 @@ def test_the_example_in_60_seconds(pytester, arguments):
     assert plain.ret == pytest.ExitCode.OK
 
 
+def test_what_a_trace_reveals(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["trace", "inspect", str(ROOT / "tests" / "data" / "torch213_labels_renamed.json")]) == 0
+    check("output: inspect", capsys.readouterr().out)
+
+
 FRAGMENT = """
 import pytest
 import torch
@@ -159,6 +167,7 @@ FRAGMENTS = {
     "state": "stepprof(step, batches=batches, state=state)",
     "setup": "",
     "tolerances": "stepprof(step, batches=batches, state=model)",
+    "rules": "stepprof(step, batches=batches, state=model)",
     "quality": "",
 }
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pytest_stepprof import __version__
 from pytest_stepprof.analysis.labels import printable
-from pytest_stepprof.cli import ab, baseline, compare, show, trace
+from pytest_stepprof.cli import ab, baseline, compare, show, trace, trace_diff, trace_inspect, trace_scrub
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.errors import StepprofError
 
@@ -36,7 +36,10 @@ _GROUPS: dict[str, dict[str, _Subcommand]] = {
         "show": _Subcommand("show the sessions and tests of one baseline", baseline.configure_show),
     },
     "trace": {
-        "show": _Subcommand("show regions, operators and counters of a trace file", trace.configure),
+        "show": _Subcommand("show findings, costs, device and counters of a trace file", trace.configure),
+        "diff": _Subcommand("show what changed from one trace file to another", trace_diff.configure),
+        "inspect": _Subcommand("list what a trace file would reveal to others", trace_inspect.configure),
+        "scrub": _Subcommand("write a copy of a trace file that reveals nothing of it", trace_scrub.configure),
     },
 }
 """The subcommands by the word that stands before them."""
