@@ -69,8 +69,8 @@ class Stopwatch:
 
 
 def stepprof_child(task: Task) -> Parts:
-    from pytest_stepprof.analysis.breakdown import reduce_window
-    from pytest_stepprof.analysis.trace_reader import read_trace
+    from pytest_stepprof.analysis.traces.reader import read_trace
+    from pytest_stepprof.analysis.window.breakdown import reduce_window
 
     watch = Stopwatch()
     data = task.file.read_bytes()

@@ -12,7 +12,7 @@ from measuring import SHORT_WINDOW
 from torch import nn
 from window_steps import nothing, request_of
 
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX
 from pytest_stepprof.measure.module_labels import ModuleLabels, find_modules
 from pytest_stepprof.measure.window import take_window
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_stepprof.analysis.trace_reader import Trace, read_trace
+from pytest_stepprof.analysis.traces.reader import Trace, read_trace
 
 DATA = Path(__file__).parent / "data"
 SHARED_TRACES = Path(__file__).parents[1].parent / "shared" / "traces"

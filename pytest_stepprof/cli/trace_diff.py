@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Reduce both files, one after the other, and show what changed."""
-    from pytest_stepprof.analysis.window_diff import diff_windows
+    from pytest_stepprof.analysis.window.diff import diff_windows
     from pytest_stepprof.report.window_diff import diff_blocks
 
     if arguments.before == arguments.after == "-":

@@ -17,8 +17,8 @@ from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.window import Window
 
 if TYPE_CHECKING:
-    from pytest_stepprof.analysis.steps import Steps
-    from pytest_stepprof.analysis.trace_reader import Trace
+    from pytest_stepprof.analysis.traces.reader import Trace
+    from pytest_stepprof.analysis.window.steps import Steps
 
 STANDARD_INPUT = "-"
 _CHUNK_BYTES = 16 * 2**20
@@ -127,9 +127,9 @@ def reduce_file(file: str, arguments: argparse.Namespace) -> ReducedTrace:
 
 def reduce_data(file: str, data: bytes, arguments: argparse.Namespace) -> ReducedTrace:
     """Reduce what was read of a file. Whether a device was used has to be told by the events: nothing else says it."""
-    from pytest_stepprof.analysis.breakdown import reduce_window
-    from pytest_stepprof.analysis.trace_reader import DEVICE_WORK_KINDS, Kind, read_trace
-    from pytest_stepprof.analysis.validity import validity_notices
+    from pytest_stepprof.analysis.traces.reader import DEVICE_WORK_KINDS, Kind, read_trace
+    from pytest_stepprof.analysis.window.breakdown import reduce_window
+    from pytest_stepprof.analysis.window.validity import validity_notices
 
     try:
         trace = read_trace(data, limit_bytes=arguments.limit)
@@ -151,7 +151,7 @@ def _explained(window: Window, used_device: bool) -> Window:
 
 
 def _steps(trace: "Trace", arguments: argparse.Namespace) -> tuple["Steps", str | None]:
-    from pytest_stepprof.analysis.steps import find_steps, whole_trace
+    from pytest_stepprof.analysis.window.steps import find_steps, whole_trace
 
     if arguments.step_label is not None:
         return _labelled_steps(trace, arguments.step_label), None
@@ -167,7 +167,7 @@ def _steps(trace: "Trace", arguments: argparse.Namespace) -> tuple["Steps", str 
 
 
 def _labelled_steps(trace: "Trace", label: str) -> "Steps":
-    from pytest_stepprof.analysis.steps import find_steps
+    from pytest_stepprof.analysis.window.steps import find_steps
 
     try:
         return find_steps(trace, label=label)
@@ -179,8 +179,8 @@ def _labelled_steps(trace: "Trace", label: str) -> "Steps":
 
 def _labels(trace: "Trace") -> str:
     """Name the labels with their counts, those that come back most often first."""
-    from pytest_stepprof.analysis.steps import is_region
-    from pytest_stepprof.analysis.trace_reader import Kind
+    from pytest_stepprof.analysis.traces.reader import Kind
+    from pytest_stepprof.analysis.window.steps import is_region
 
     counts = Counter(trace.names[name] for name in trace.of_kind(Kind.ANNOTATION).name.tolist())
     regions = [(name, count) for name, count in counts.most_common() if is_region(name)]

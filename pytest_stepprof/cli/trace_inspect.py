@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Look through the file and list what it reveals. The exit code says nothing about what was found."""
-    from pytest_stepprof.analysis.trace_inspection import inspect_trace
+    from pytest_stepprof.analysis.privacy.inspection import inspect_trace
 
     data = read_file(arguments.file, arguments.limit)
     try:

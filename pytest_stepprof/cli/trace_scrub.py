@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Outcome:
     """Scrub, check that the figures are the same, write, and say what is left."""
-    from pytest_stepprof.analysis.trace_inspection import inspect_trace
-    from pytest_stepprof.analysis.trace_scrubbing import scrub_trace
+    from pytest_stepprof.analysis.privacy.inspection import inspect_trace
+    from pytest_stepprof.analysis.privacy.scrubbing import scrub_trace
 
     source, target, limit = getattr(arguments, "in"), arguments.out, arguments.limit
     if target.exists() or target.is_symlink():
@@ -63,7 +63,7 @@ def _check(data: bytes, scrubbed: bytes, limit_bytes: int) -> None:
     Raises:
         TraceError: they differ, or the trace holds nothing to reduce.
     """
-    from pytest_stepprof.analysis.trace_scrubbing import same_figures
+    from pytest_stepprof.analysis.privacy.scrubbing import same_figures
 
     if not same_figures(_window(data, limit_bytes), _window(scrubbed, limit_bytes)):
         raise TraceError(
@@ -73,9 +73,9 @@ def _check(data: bytes, scrubbed: bytes, limit_bytes: int) -> None:
 
 
 def _window(data: bytes, limit_bytes: int) -> "Window":
-    from pytest_stepprof.analysis.breakdown import reduce_window
-    from pytest_stepprof.analysis.steps import find_steps, whole_trace
-    from pytest_stepprof.analysis.trace_reader import read_trace
+    from pytest_stepprof.analysis.traces.reader import read_trace
+    from pytest_stepprof.analysis.window.breakdown import reduce_window
+    from pytest_stepprof.analysis.window.steps import find_steps, whole_trace
 
     trace = read_trace(data, limit_bytes=limit_bytes)
     try:

@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.profiler import record_function
 
 from pytest_stepprof.analysis.listing import first_few
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX
 from pytest_stepprof.measure.state.capture import modules_within
 from pytest_stepprof.record.notice import Notice
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from pytest_stepprof.analysis.trace_bytes import DEFAULT_LIMIT_BYTES, scrub_header
+from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES, scrub_header
 from pytest_stepprof.errors import ProfilerError, StoreError
 
 _MOST_NAMES = 100

@@ -12,9 +12,10 @@ import msgspec
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, record_function
 
-from pytest_stepprof.analysis.breakdown import reduce_window
 from pytest_stepprof.analysis.labels import printable, refused_label
-from pytest_stepprof.analysis.steps import (
+from pytest_stepprof.analysis.traces.reader import Trace, read_trace
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import (
     READ_LABEL,
     SYNCHRONIZE_LABEL,
     Steps,
@@ -23,8 +24,7 @@ from pytest_stepprof.analysis.steps import (
     has_compiled_regions,
     user_labels,
 )
-from pytest_stepprof.analysis.trace_reader import Trace, read_trace
-from pytest_stepprof.analysis.validity import validity_notices
+from pytest_stepprof.analysis.window.validity import validity_notices
 from pytest_stepprof.errors import DeviceError, ProfilerError, TraceError, UsageError
 from pytest_stepprof.measure.profiler_guard import (
     ProfilerGuard,

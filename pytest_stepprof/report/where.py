@@ -1,6 +1,6 @@
 """Where a regression went, as far as the profiler's windows before and after tell."""
 
-from pytest_stepprof.analysis.window_diff import diff_windows
+from pytest_stepprof.analysis.window.diff import diff_windows
 from pytest_stepprof.record.comparison import TestComparison
 from pytest_stepprof.record.window import Window
 from pytest_stepprof.report.window_diff import where_it_went

@@ -6,7 +6,7 @@ CPU time, device work, waiting, calls and bytes each have a table of their own.
 from collections.abc import Callable, Sequence
 
 from pytest_stepprof.analysis.counters import counter_text
-from pytest_stepprof.analysis.window_diff import BYTES, CALLS, CPU_TIME, DEVICE_WORK, ELAPSED, WAITING, change_of
+from pytest_stepprof.analysis.window.diff import BYTES, CALLS, CPU_TIME, DEVICE_WORK, ELAPSED, WAITING, change_of
 from pytest_stepprof.record.window_diff import CostChange, CostKind, QuantityChange, WindowDiff
 from pytest_stepprof.report.document import Alignment, Block, Bullets, Heading, Paragraph, Table, Text
 from pytest_stepprof.report.quantities import byte_size, counted

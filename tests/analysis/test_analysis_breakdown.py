@@ -11,8 +11,8 @@ from trace_events import (
     trace_of,
 )
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import (
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import (
     SYNCHRONIZE_LABEL,
     calls_by_label,
     find_steps,

@@ -1,10 +1,10 @@
 import pytest
 from trace_events import Event, any_trace, data_trace, kernel, launch, step, trace_of
 
-from pytest_stepprof.analysis.completeness import launches_without_kernel, observe
-from pytest_stepprof.analysis.device_side import device_side
-from pytest_stepprof.analysis.steps import find_steps, whole_trace
-from pytest_stepprof.analysis.trace_reader import Trace
+from pytest_stepprof.analysis.traces.reader import Trace
+from pytest_stepprof.analysis.window.completeness import launches_without_kernel, observe
+from pytest_stepprof.analysis.window.device_side import device_side
+from pytest_stepprof.analysis.window.steps import find_steps, whole_trace
 from pytest_stepprof.record.window import DeviceObservation
 
 STEPS = (step(4, 10, 100), step(5, 110, 100))

@@ -3,8 +3,8 @@
 import pytest
 from trace_events import Event, complete, kernel, label, launch, operator, step, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import READ_LABEL
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import READ_LABEL
 from pytest_stepprof.record.window import CopyGroup, DeviceUse, LaunchUse, SynchronizationCost, Window
 
 STEP = step(0, 10, 100)

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from trace_events import Event, any_trace, complete, data_trace, kernel, label, launch, operator, step, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
+from pytest_stepprof.analysis.window.breakdown import reduce_window
 from pytest_stepprof.record.finding import Finding, FindingCode
 from pytest_stepprof.record.window import Window
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis import groups
-from pytest_stepprof.analysis.groups import GroupedSpans, folded_unions, lengths_ns, totals, unions
+from pytest_stepprof.analysis.window import groups
+from pytest_stepprof.analysis.window.groups import GroupedSpans, folded_unions, lengths_ns, totals, unions
 
 END = 30
 

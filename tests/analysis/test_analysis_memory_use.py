@@ -3,9 +3,9 @@
 import pytest
 from trace_events import Event, any_trace, label, memory, operator, step, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.memory_use import reduce_memory
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX, find_steps
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.memory_use import reduce_memory
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, find_steps
 from pytest_stepprof.record.window import HolderMemory, MemoryUse
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.nesting import Nesting, nest
+from pytest_stepprof.analysis.window.nesting import Nesting, nest
 
 END = 30
 FAR = 3 * 10**18  # too far apart for nanoseconds of two threads on one line

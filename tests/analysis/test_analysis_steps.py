@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from trace_events import Event, kernel, label, memory, operator, step, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import (
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import (
     MODULE_LABEL_PREFIX,
     SYNCHRONIZE_LABEL,
     Steps,

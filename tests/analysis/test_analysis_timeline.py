@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.timeline import (
+from pytest_stepprof.analysis.window.timeline import (
     Integers,
     Intervals,
     intersection,

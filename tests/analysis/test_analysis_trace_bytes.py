@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_events import operator, trace_bytes
 
-from pytest_stepprof.analysis.trace_bytes import unpack
-from pytest_stepprof.analysis.trace_reader import read_trace
+from pytest_stepprof.analysis.traces.packing import unpack
+from pytest_stepprof.analysis.traces.reader import read_trace
 from pytest_stepprof.errors import TraceError
 
 MIB = 1024**2

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_events import DATA, SHARED_TRACES, data_trace, operator, trace_bytes
 
-from pytest_stepprof.analysis import trace_damage
-from pytest_stepprof.analysis.trace_reader import read_trace
+from pytest_stepprof.analysis.traces import damage as trace_damage
+from pytest_stepprof.analysis.traces.reader import read_trace
 from pytest_stepprof.errors import TraceError
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from trace_events import SHARED_TRACES, any_trace
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.completeness import launches_without_kernel
-from pytest_stepprof.analysis.device_side import device_side
-from pytest_stepprof.analysis.host_side import host_side, reading
-from pytest_stepprof.analysis.steps import Steps, find_steps, whole_trace
-from pytest_stepprof.analysis.timeline import intersection, length_ns, union
-from pytest_stepprof.analysis.trace_reader import DEVICE_WORK_KINDS, Kind, Trace
+from pytest_stepprof.analysis.traces.reader import DEVICE_WORK_KINDS, Kind, Trace
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.completeness import launches_without_kernel
+from pytest_stepprof.analysis.window.device_side import device_side
+from pytest_stepprof.analysis.window.host_side import host_side, reading
+from pytest_stepprof.analysis.window.steps import Steps, find_steps, whole_trace
+from pytest_stepprof.analysis.window.timeline import intersection, length_ns, union
 from pytest_stepprof.record.window import DeviceUse, Window
 
 FILES = (

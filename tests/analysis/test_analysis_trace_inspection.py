@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_events import DATA, complete, kernel, label, operator, step, trace_bytes
 
-from pytest_stepprof.analysis.trace_inspection import inspect_trace
+from pytest_stepprof.analysis.privacy.inspection import inspect_trace
 from pytest_stepprof.errors import TraceError
 from pytest_stepprof.record.inspection import Revealed, RevealedKind
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_events import any_trace, complete, data_trace, kernel, label, launch, memory, operator, trace_bytes, trace_of
 
-from pytest_stepprof.analysis import trace_pieces
-from pytest_stepprof.analysis.trace import Kind, TraceHeader
-from pytest_stepprof.analysis.trace_bytes import scrub_header
-from pytest_stepprof.analysis.trace_reader import read_trace
+from pytest_stepprof.analysis.traces import pieces as trace_pieces
+from pytest_stepprof.analysis.traces.events import Kind, TraceHeader
+from pytest_stepprof.analysis.traces.packing import scrub_header
+from pytest_stepprof.analysis.traces.reader import read_trace
 from pytest_stepprof.errors import TraceError
 
 H100 = "nvidia_h100_infer_bert_small.json.gz"

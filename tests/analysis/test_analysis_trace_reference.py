@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from trace_events import DATA, SHARED_TRACES
 
-from pytest_stepprof.analysis import trace_columns, trace_pieces
-from pytest_stepprof.analysis.trace import Events, Kind, Trace
-from pytest_stepprof.analysis.trace_bytes import unpack
-from pytest_stepprof.analysis.trace_reader import read_trace
+from pytest_stepprof.analysis.traces import columns as trace_columns
+from pytest_stepprof.analysis.traces import pieces as trace_pieces
+from pytest_stepprof.analysis.traces.events import Events, Kind, Trace
+from pytest_stepprof.analysis.traces.packing import unpack
+from pytest_stepprof.analysis.traces.reader import read_trace
 from pytest_stepprof.errors import TraceError
 
 KINDS = {

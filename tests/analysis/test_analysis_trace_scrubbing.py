@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trace_events import DATA, SHARED_TRACES, complete, kernel, label, launch, memory, operator, step, trace_bytes
 
-from pytest_stepprof.analysis import trace_format
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import find_steps, whole_trace
-from pytest_stepprof.analysis.trace_bytes import unpack
-from pytest_stepprof.analysis.trace_fields import CATEGORIES
-from pytest_stepprof.analysis.trace_inspection import inspect_trace
-from pytest_stepprof.analysis.trace_reader import read_trace
-from pytest_stepprof.analysis.trace_revealed import KEPT_BY_SCRUB
-from pytest_stepprof.analysis.trace_scrubbing import same_figures, scrub_trace
+from pytest_stepprof.analysis.privacy.fields import CATEGORIES
+from pytest_stepprof.analysis.privacy.inspection import inspect_trace
+from pytest_stepprof.analysis.privacy.revealed import KEPT_BY_SCRUB
+from pytest_stepprof.analysis.privacy.scrubbing import same_figures, scrub_trace
+from pytest_stepprof.analysis.traces import format as trace_format
+from pytest_stepprof.analysis.traces.packing import unpack
+from pytest_stepprof.analysis.traces.reader import read_trace
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import find_steps, whole_trace
 from pytest_stepprof.errors import TraceError
 from pytest_stepprof.record.window import Window
 

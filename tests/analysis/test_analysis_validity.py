@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from trace_events import Event, any_trace, complete, kernel, label, launch, operator, step, trace_bytes, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import whole_trace
-from pytest_stepprof.analysis.trace_reader import Trace, read_trace
-from pytest_stepprof.analysis.validity import validity_notices
+from pytest_stepprof.analysis.traces.reader import Trace, read_trace
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import whole_trace
+from pytest_stepprof.analysis.window.validity import validity_notices
 from pytest_stepprof.record.notice import Notice
 
 CLEAN = (

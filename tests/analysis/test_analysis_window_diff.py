@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from trace_events import any_trace
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.window_diff import (
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.diff import (
     BYTES,
     CALLS,
     CPU_TIME,

@@ -3,8 +3,8 @@
 import pytest
 from trace_events import Event, any_trace, complete, data_trace, kernel, label, launch, operator, step, trace_of
 
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX, READ_LABEL, has_compiled_regions
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, READ_LABEL, has_compiled_regions
 from pytest_stepprof.record.window import ModuleCost, NamedCount, ShapeCost, Window
 
 

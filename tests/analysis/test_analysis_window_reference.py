@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from trace_events import Event, kernel, label, launch, memory, operator, trace_of
 from window_reference import US, Moment, Reference, Span
 
-from pytest_stepprof.analysis import groups, nesting, regions
-from pytest_stepprof.analysis.breakdown import reduce_window
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX, READ_LABEL
+from pytest_stepprof.analysis.window import groups, nesting, regions
+from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, READ_LABEL
 from pytest_stepprof.record.window import Window
 
 END = 24

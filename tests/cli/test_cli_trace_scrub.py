@@ -7,7 +7,7 @@ import json
 import pytest
 from trace_events import DATA, label, operator, step, trace_bytes
 
-from pytest_stepprof.analysis import trace_scrubbing
+from pytest_stepprof.analysis.privacy import scrubbing as trace_scrubbing
 from pytest_stepprof.cli.main import main
 
 EVENTS = [step(1, 1001, 9), label("load /home/ada/data", 1002, 2), operator("aten::mm", 1003, 1)]

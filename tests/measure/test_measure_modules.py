@@ -15,7 +15,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.checkpoint import checkpoint
 
-from pytest_stepprof.analysis.steps import MODULE_LABEL_PREFIX
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX
 from pytest_stepprof.errors import ProfilerError
 from pytest_stepprof.measure.module_labels import ModuleLabels, find_modules
 

@@ -1,6 +1,6 @@
 """A diff as text: tables per quantity, small changes counted, and a few lines for a failing test."""
 
-from pytest_stepprof.analysis.window_diff import CPU_TIME, DEVICE_WORK, ELAPSED, WAITING
+from pytest_stepprof.analysis.window.diff import CPU_TIME, DEVICE_WORK, ELAPSED, WAITING
 from pytest_stepprof.record.comparison import CounterChange
 from pytest_stepprof.record.window_diff import CostChange, CostKind, QuantityChange, WindowDiff
 from pytest_stepprof.report.document import Document, Table, Text

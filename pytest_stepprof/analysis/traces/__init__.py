@@ -1,0 +1,1 @@
+"""A trace file read: bytes in, columns of integers out."""

@@ -1,0 +1,1 @@
+"""A trace's active steps reduced to the record of a window, and two such records side by side."""

@@ -1,0 +1,81 @@
+"""The exact counters of a window."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytest_stepprof.analysis.traces.reader import Kind, Trace
+from pytest_stepprof.analysis.window.device_side import DeviceSide
+from pytest_stepprof.analysis.window.selection import per_step
+from pytest_stepprof.analysis.window.steps import Steps, has_compiled_regions
+from pytest_stepprof.analysis.window.waiting import synchronizations
+from pytest_stepprof.analysis.window.warmth import Compilations
+from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost
+
+_COPY_OPERATORS = ("aten::copy_", "aten::clone")
+
+
+def counters(
+    trace: Trace, operators: tuple[OperatorCost, ...], steps: Steps, device: DeviceSide, observation: DeviceObservation
+) -> tuple[Counter, ...]:
+    """Count what is exact, but calls of single operators and what the compiler did.
+
+    What the device's side alone can tell is left out unless all of it was seen, allocations unless memory was
+    recorded: a missing counter is not comparable, a wrong zero would be.
+    """
+    copies = [cost for cost in operators if cost.name in _COPY_OPERATORS]
+    return (
+        _counter("operator calls", _calls_together(operators, steps)),
+        _counter("copies", _calls_together(copies, steps)),
+        *_calls_of_host(trace, steps, device),
+        *(_device_copies(steps, device) if observation.status == "observed" else ()),
+        *_allocations(trace, steps),
+    )
+
+
+def compiler_counters(trace: Trace, compiled: Compilations) -> tuple[Counter, ...]:
+    """Count compiled frames and calls of compiled functions, where torch.compile was at work."""
+    if not has_compiled_regions(trace):
+        return ()
+    return _counter("recompilations", compiled.frames), _counter("compiled regions", compiled.regions)
+
+
+def operator_counters(operators: tuple[OperatorCost, ...]) -> tuple[Counter, ...]:
+    """Count the calls of each operator."""
+    return tuple(_counter(f"calls of {cost.name}", cost.calls) for cost in operators)
+
+
+def _calls_together(operators: Sequence[OperatorCost], steps: Steps) -> tuple[int, ...]:
+    return tuple(sum(cost.calls[step] for cost in operators) for step in range(len(steps)))
+
+
+def _calls_of_host(trace: Trace, steps: Steps, device: DeviceSide) -> tuple[Counter, ...]:
+    if not len(device.calls):
+        return ()
+    graphs = per_step(device.call_step[device.graph_launch], steps)
+    return (
+        _counter("kernel launches", per_step(device.call_step[device.kernel_launch], steps)),
+        *((_counter("graph launches", graphs),) if any(graphs) else ()),
+        _counter("synchronizations", per_step(device.call_step[synchronizations(trace, device)], steps)),
+    )
+
+
+def _device_copies(steps: Steps, device: DeviceSide) -> tuple[Counter, ...]:
+    copies = np.flatnonzero((device.work.kind == Kind.COPY) & (device.step >= 0))
+    moved = np.zeros(len(steps), dtype=np.int64)
+    np.add.at(moved, device.step[copies], device.work.size_bytes[copies])
+    return (
+        _counter("device copies", per_step(device.step[copies], steps)),
+        _counter("device copied bytes", tuple(moved.tolist()), unit="bytes"),
+    )
+
+
+def _allocations(trace: Trace, steps: Steps) -> tuple[Counter, ...]:
+    if not len(trace.memory):
+        return ()
+    taken_ns = trace.memory.time_ns[trace.memory.size_bytes > 0]
+    return (_counter("allocations", per_step(steps.index_of(taken_ns), steps)),)
+
+
+def _counter(name: str, per_step_counts: tuple[int, ...], *, unit: str = "calls") -> Counter:
+    return Counter(name=name, unit=unit, per_step=per_step_counts, exact=len(set(per_step_counts)) == 1)

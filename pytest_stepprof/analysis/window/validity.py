@@ -1,0 +1,192 @@
+"""What has to be known of a trace before its numbers are read: each check that failed, with its size and a remedy."""
+
+from itertools import pairwise
+
+from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.traces.reader import Trace
+from pytest_stepprof.analysis.window.completeness import before_their_launch
+from pytest_stepprof.analysis.window.device_side import device_side
+from pytest_stepprof.analysis.window.steps import whole_trace
+from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.record.window import Window
+
+
+def validity_notices(trace: Trace, window: Window, *, device_kind: str | None = None) -> tuple[Notice, ...]:
+    """Return what is doubtful about a window and the trace that it was reduced from; nothing for a clean one.
+
+    ``device_kind`` is what was measured on (``cpu``, ``cuda``, ...), ``None`` where only a file is there: then launches
+    without device events tell that a device was at work.
+    """
+    return (
+        *_of_steps(window),
+        *_of_device(window, device_kind),
+        *_of_clocks(trace),
+        *_of_threads(window),
+        *_of_dropped_events(trace),
+        *_of_negative_durations(trace),
+        *_of_compilation(window),
+        *_of_warmth(window),
+        *_of_options(trace, window),
+        *_of_messages(window.messages),
+    )
+
+
+def _of_steps(window: Window) -> tuple[Notice, ...]:
+    if window.whole_trace:
+        return (
+            Notice(
+                code="no steps",
+                message="the trace has no steps: all of it stands as one, with what was done before and after them",
+                remedy="profile with a schedule and call step() after every step, or name a label that marks steps",
+            ),
+        )
+    missing = sum(after - before - 1 for before, after in pairwise(window.steps))
+    calls = next((counter.per_step for counter in window.counters if counter.name == "operator calls"), ())
+    empty = [str(number) for number, count in zip(window.steps, calls, strict=False) if not count]
+    doubts = [f"{missing} steps are missing between the first and the last"] if missing > 0 else []
+    if empty and any(calls):
+        doubts.append(f"{len(empty)} of {len(window.steps)} steps hold no operator ({first_few(empty, 5)})")
+    if not doubts:
+        return ()
+    return (
+        Notice(
+            code="truncated window",
+            message="; ".join(doubts),
+            remedy="profile again: call step() once after each step, and not after the last one's end; use fewer "
+            "active steps if a buffer was full",
+        ),
+    )
+
+
+def _of_device(window: Window, device_kind: str | None) -> tuple[Notice, ...]:
+    status = window.device.status
+    if device_kind is None:
+        launched = any(sum(counter.per_step) for counter in window.counters if counter.name == "kernel launches")
+        doubtful = status == "incomplete" or (status == "not observed" and launched)
+    else:
+        doubtful = device_kind != "cpu" and status != "observed"
+    if not doubtful:
+        return ()
+    return (
+        Notice(
+            code="device not observed",
+            message=f"the device's side of the window is {status}: {window.device.reason}",
+            remedy="read the profiler's messages; drivers can restrict profiling to administrators, containers can "
+            "hide it, and another attached tool takes it",
+        ),
+    )
+
+
+def _of_clocks(trace: Trace) -> tuple[Notice, ...]:
+    if not len(trace.events):
+        return ()
+    early = before_their_launch(device_side(trace, whole_trace(trace)))
+    if not early:
+        return ()
+    return (
+        Notice(
+            code="clock skew",
+            message=f"{early} device events start before the call that launched them: the clocks of host and device "
+            "differ, so queue delays and idle times at a step's borders are off by as much",
+            remedy="rely on unions of device work and on counts; profile again after an update of driver and torch",
+        ),
+    )
+
+
+def _of_threads(window: Window) -> tuple[Notice, ...]:
+    alone = sum(window.launches.without_operator) if window.launches is not None else 0
+    if not alone or window.launches is None or not window.operators:
+        return ()
+    return (
+        Notice(
+            code="unrecorded threads",
+            message=f"{alone} of {sum(window.launches.calls)} kernel launches come from threads on which no operator "
+            "was recorded: their work is in no operator's cost",
+            remedy="record all threads (torch's _ExperimentalConfig(profile_all_threads=True)), or launch from the "
+            "thread that runs the profiler",
+        ),
+    )
+
+
+def _of_dropped_events(trace: Trace) -> tuple[Notice, ...]:
+    counts = {
+        "lasted longer than a week or started centuries away": trace.incredible_durations,
+        "had no usable time": trace.unplaced,
+    }
+    dropped = [f"{count} {what}" for what, count in counts.items() if count]
+    if not dropped:
+        return ()
+    return (
+        Notice(
+            code="events dropped",
+            message=f"events were left out: {', '.join(dropped)}",
+            remedy="profile again; what they stood for is in no number here",
+        ),
+    )
+
+
+def _of_negative_durations(trace: Trace) -> tuple[Notice, ...]:
+    if not trace.negative_durations:
+        return ()
+    return (
+        Notice(
+            code="negative durations",
+            message=f"{trace.negative_durations} events end before they start, and were taken as lasting 0 ns",
+            remedy="the clock was set back, or the collector is at fault: profile again",
+        ),
+    )
+
+
+def _of_compilation(window: Window) -> tuple[Notice, ...]:
+    events = sum(window.compilations)
+    if not events:
+        return ()
+    share = sum(window.compilation_cpu_ns) / max(sum(window.elapsed_ns), 1)
+    return (
+        Notice(
+            code="compilation in the window",
+            message=f"{events} compiler events took {share:.0%} of the active steps: shares and "
+            "counters are not those of a warm step",
+            remedy="give all batches the same shapes, or raise --stepprof-warmup-steps until nothing compiles any more",
+        ),
+    )
+
+
+def _of_warmth(window: Window) -> tuple[Notice, ...]:
+    if not window.unwarmed:
+        return ()
+    seen = ", ".join(f"{event.name} {event.count} times" for event in window.unwarmed)
+    return (
+        Notice(
+            code="unwarmed",
+            message=f"the active steps still do what a first step does: {seen}",
+            remedy="raise --stepprof-warmup-steps; keep the shapes of the batches the same",
+        ),
+    )
+
+
+def _of_options(trace: Trace, window: Window) -> tuple[Notice, ...]:
+    """A window that stepprof has taken lists its options itself."""
+    header = trace.header
+    on = [name for name in ("record_shapes", "with_stack", "profile_memory") if getattr(header, name)]
+    if not on or window.options:
+        return ()
+    return (
+        Notice(
+            code="profiler options",
+            message=f"the profiler ran with {', '.join(on)}: each costs time on the host, at every operator",
+            remedy="compare times of the host only with traces taken with the same options",
+        ),
+    )
+
+
+def _of_messages(messages: tuple[str, ...]) -> tuple[Notice, ...]:
+    if not messages:
+        return ()
+    return (
+        Notice(
+            code="profiler message",
+            message=f"the profiler wrote {len(messages)} messages, the first: {messages[0]}",
+            remedy="read them in the record of the window before relying on its numbers",
+        ),
+    )
