@@ -16,13 +16,15 @@ _WORD_START = r"(?<![\w.~/\\-])"
 _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a URL", re.compile(r"[\w+.-]://\S")),
     ("an e-mail address", re.compile(r"[\w.+-]@[\w-]+\.[\w-]")),
-    ("a memory address", re.compile(r"(?<!\w)0x[0-9a-f]{6,}", re.IGNORECASE)),
+    ("a memory address", re.compile(r"(?<!\d)0x[0-9a-f]{6,}", re.IGNORECASE)),
     ("a hardware address", re.compile(r"(?<![\w:-])[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}(?![\w:-])", re.I)),
     ("an absolute path", re.compile(_WORD_START + r"/[\w.@%+~-]+/[\w.@%+~-]*")),
     (
         "an absolute path",
-        re.compile(_WORD_START + r"/(?:bin|data|etc|home|mnt|opt|private|root|srv|tmp|usr|Users|var)(?![\w-])"),
+        re.compile(r"(?<![A-Za-z0-9~/\\])/(?:bin|data|etc|home|mnt|opt|private|root|srv|tmp|usr|Users|var)(?![\w-])"),
     ),
+    ("an absolute path", re.compile(r"/(?:home|Users)/[^\s/]")),
+    ("a path to a folder above", re.compile(r"(?<![\w.])\.\.[\\/]+[\w.~-]")),
     ("a path of a home directory", re.compile(r"(?<![\w~])~[\w.-]*/\S")),
     ("an absolute path", re.compile(r"(?<![A-Za-z0-9])[A-Za-z]:[\\/](?=\S)")),
     ("a network path", re.compile(r"(?<!\\)\\\\[^\\\s]+\\")),
@@ -38,14 +40,18 @@ _CREDENTIALS = re.compile(
     r"|xox[a-z]-[A-Za-z0-9-]{10,}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}"
     r"|(?:npm|dop_v1|pypi)[_-](?=[a-z]*[A-Z0-9])[\w-]{30,}"
+    r"|Bearer [\w.~+/-]{8,}"
     r")"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY"
+    # A setting whose name says what it is; a number, as in MAX_TOKEN=128, is none.
+    r"|(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API_?KEY|(?:ACCESS|PRIVATE|SECRET)_KEY)\s?=\s?(?!\d+(?!\w))\S"
 )
 _HEX = re.compile(r"(?<![A-Za-z0-9])[0-9a-fA-F]{32,}(?![A-Za-z0-9])")
 _UUID = re.compile(r"(?<!\w)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\w)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")
 _LOWER_AND_DIGITS = re.compile(r"(?<![A-Za-z0-9])[a-z0-9]{32,}(?![A-Za-z0-9])")
 
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\w)")
+_IPV4 = re.compile(r"(?<![A-Za-z0-9.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\w)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}(?![\w:])")
 _HOST_AND_PORT = re.compile(
     r"(?<![\w.-])(?:(localhost)|(?:[A-Za-z0-9-]+\.)+([A-Za-z][A-Za-z0-9-]*)):(\d{2,5})(?!\w|\.\w)"
@@ -63,8 +69,9 @@ _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 def refused_label(name: str) -> str | None:
     """Say why a label must not be stored (``it looks like an IP address``), or ``None`` when it may be.
 
-    Looked for: addresses (IP, URL, e-mail, host with port, hardware, memory), credentials (known beginnings, long
-    random strings) and absolute paths. Found by shape, so a name like ``/a/b`` is refused and a password is not.
+    Looked for: addresses (IP, URL, e-mail, host with port, hardware, memory), credentials (known beginnings, settings
+    like ``API_KEY=...``, long random strings) and absolute paths. Found by shape, so a name like ``/a/b`` is refused,
+    and a password that stands alone, or a host's name without a domain and a port, is not.
     """
     for what, pattern in _SHAPES:
         if pattern.search(name):
@@ -73,9 +80,19 @@ def refused_label(name: str) -> str | None:
         return "it looks like an IP address"
     if any(_is_host_and_port(*match.groups()) for match in _HOST_AND_PORT.finditer(name)):
         return "it looks like a host name with a port"
-    if _CREDENTIALS.search(name) or _UUID.search(name) or _holds_random_text(name):
+    if holds_secret(name):
         return "it looks like a token or another secret"
     return None
+
+
+def holds_secret(name: str) -> bool:
+    """Say whether a text holds a credential, or what is random enough to be one."""
+    return holds_credential(name) or _UUID.search(name) is not None or _holds_random_text(name)
+
+
+def holds_credential(name: str) -> bool:
+    """Say whether a text holds what is known to give access, whatever else in it only looks random."""
+    return _CREDENTIALS.search(name) is not None
 
 
 def printable(text: str) -> str:

@@ -15,8 +15,8 @@ from pytest_stepprof.errors import StepprofError
 
 _DESCRIPTION = "Look at what `pytest --stepprof` has measured, and compare it."
 _EXIT_CODES = (
-    "exit codes: 0 nothing regressed; 1 regressed, outputs differ or counters grew; 2 usage, or nothing could be "
-    "compared; 3 a test or stepprof itself failed; 130 interrupted"
+    "exit codes: 0 nothing regressed; 1 regressed: outputs differ, a quality fell, or counters, memory or time grew; "
+    "2 usage, or nothing could be compared; 3 a test or stepprof itself failed; 130 interrupted"
 )
 
 

@@ -68,12 +68,12 @@ def _limit(text: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, {error}") from error
 
 
 def file_name(file: str) -> str:
-    """Return what a report calls the file: the last part of its path."""
-    return Path(place(file)).name
+    """Return what a report calls the file: the last part of its path, without anything that steers a terminal."""
+    return printable(Path(place(file)).name)
 
 
 def place(file: str) -> str:

@@ -64,22 +64,26 @@ def _limits() -> Paragraph:
     return Paragraph(Text(_LIMITS, tone="muted"))
 
 
-def revealed_table(revealed: Iterable[Revealed]) -> Table:
-    """One row for each kind: how often, in how many texts, what scrubbing does, and a few examples."""
-    rows = tuple(
-        (
-            Text(found.kind),
-            Text(str(found.count)),
-            Text(str(found.distinct)),
-            Text("stays if harmless" if found.kept_by_scrub else "removed"),
-            Text(" | ".join(found.examples)),
-        )
-        for found in revealed
-    )
+def revealed_table(revealed: Iterable[Revealed], *, scrubbed: bool = False) -> Table:
+    """One row for each kind: how often, in how many texts, what scrubbing does unless it was done, and examples."""
+    rows = tuple((*_facts(found), *([] if scrubbed else [_fate(found)]), _examples(found)) for found in revealed)
+    fate = () if scrubbed else ("by scrub",)
     return Table(
-        headers=("kind", "times", "different", "by scrub", "examples"),
+        headers=("kind", "times", "different", *fate, "examples"),
         rows=rows,
-        alignments=("left", "right", "right", "left", "left"),
-        flexible=4,
+        alignments=("left", "right", "right", "left") if scrubbed else ("left", "right", "right", "left", "left"),
+        flexible=3 + len(fate),
         drop_order=(2,),
     )
+
+
+def _facts(found: Revealed) -> tuple[Text, ...]:
+    return Text(found.kind), Text(str(found.count)), Text(str(found.distinct))
+
+
+def _fate(found: Revealed) -> Text:
+    return Text("stays if harmless" if found.kept_by_scrub else "removed")
+
+
+def _examples(found: Revealed) -> Text:
+    return Text(" | ".join(found.examples))

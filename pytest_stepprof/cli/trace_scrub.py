@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from pytest_stepprof.cli.outcome import Outcome
 from pytest_stepprof.cli.page import render
-from pytest_stepprof.cli.trace_file import add_file_argument, add_limit_option, place, read_file
+from pytest_stepprof.cli.trace_file import (
+    add_file_argument,
+    add_limit_option,
+    add_output_options,
+    file_name,
+    place,
+    read_file,
+)
 from pytest_stepprof.cli.trace_inspect import revealed_table
 from pytest_stepprof.errors import StoreError, TraceError, UsageError
 from pytest_stepprof.record.inspection import TraceInspection
@@ -21,20 +28,21 @@ _DESCRIPTION = (
     "ranks, call stacks, argument values, addresses, names of threads, and every field that is not known; paths of "
     "Python functions are cut to the file's name; names that look private become `label 1`, `kernel 2`. Durations, "
     "sizes, shapes and links between events stay, so that the copy gives the same figures; that is checked before "
-    "anything is written. Times count from the first event. An existing file is never replaced."
+    "anything is written. Times count from the first event, in whole ns. An existing file is never replaced."
 )
+_JSON = 'JSON is {"trace": NAME OF OUT, "inspection": {...}}: what the copy still tells. '
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments of ``stepprof trace scrub``."""
-    parser.description = _DESCRIPTION
+    parser.description, parser.epilog = _DESCRIPTION, _JSON + (parser.epilog or "")
     parser.set_defaults(run=run)
     add_file_argument(parser, "in", "the trace to copy; it stays as it is")
     parser.add_argument("out", type=Path, metavar="OUT", help="a new file; compressed if its name ends in .gz")
     labels = "keep every label that people have set, also those that look private; look at them with inspect first"
     parser.add_argument("--keep-labels", action="store_true", help=labels)
     add_limit_option(parser)
-    parser.add_argument("--markdown", action="store_true", help="write GitHub-flavoured Markdown")
+    add_output_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> Outcome:
@@ -43,8 +51,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
     from pytest_stepprof.analysis.privacy.scrubbing import scrub_trace
 
     source, target, limit = getattr(arguments, "in"), arguments.out, arguments.limit
-    if target.exists() or target.is_symlink():
-        raise UsageError(_there(target))
+    _refuse_taken(target)
     data = read_file(source, limit)
     try:
         scrubbed = scrub_trace(data, limit_bytes=limit, keep_labels=arguments.keep_labels)
@@ -52,9 +59,24 @@ def run(arguments: argparse.Namespace) -> Outcome:
     except TraceError as error:
         raise TraceError(f"{place(source)}: {error} Nothing was written.") from error
     del data
+    left = inspect_trace(scrubbed, limit_bytes=len(scrubbed))
     _write(target, scrubbed)
-    document = Document(title=Text(f"scrubbed trace {target.name}"), blocks=_blocks(inspect_trace(scrubbed)))
+    name = file_name(str(target))
+    if arguments.json:
+        from pytest_stepprof.cli.json_page import as_json
+
+        return Outcome(as_json({"trace": name, "inspection": left}))
+    document = Document(title=Text(f"scrubbed trace {name}"), blocks=_blocks(left))
     return Outcome(render(document, markdown=arguments.markdown))
+
+
+def _refuse_taken(target: Path) -> None:
+    try:
+        taken = target.exists() or target.is_symlink()
+    except OSError as error:  # its name is too long, or a part of its path is no folder
+        raise _not_written(target, error) from error
+    if taken:
+        raise UsageError(_there(target))
 
 
 def _check(data: bytes, scrubbed: bytes, limit_bytes: int) -> None:
@@ -94,9 +116,14 @@ def _write(target: Path, scrubbed: bytes) -> None:
     except FileExistsError as error:
         raise UsageError(_there(target)) from error
     except OSError as error:
-        raise StoreError(
-            f"cannot write {target}: {error.strerror or error}. Expected a folder that exists and can be written."
-        ) from error
+        raise _not_written(target, error) from error
+
+
+def _not_written(target: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {target}: {error.strerror or error}. Expected a new name in a folder that exists and can be "
+        "written."
+    )
 
 
 def _there(target: Path) -> str:
@@ -110,5 +137,5 @@ def _blocks(left: TraceInspection) -> tuple[Block, ...]:
     return (
         kept,
         Paragraph(Text("what it still tells (look through it before you give it away):")),
-        revealed_table(left.revealed),
+        revealed_table(left.revealed, scrubbed=True),
     )

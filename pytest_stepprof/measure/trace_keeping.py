@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES, scrub_header
+from pytest_stepprof.analysis.privacy.scrubbing import scrub_trace
+from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES
 from pytest_stepprof.errors import ProfilerError, StoreError
 
 _MOST_NAMES = 100
@@ -56,8 +57,11 @@ def _refuse_large(size_bytes: int, limit_bytes: int) -> None:
 
 
 def packed_trace(plain: bytes) -> bytes:
-    """Scrub an exported trace of host name and output path, and compress it."""
-    return gzip.compress(scrub_header(plain), compresslevel=6, mtime=0)
+    """Scrub an exported trace as ``stepprof trace scrub --keep-labels`` does, and compress it.
+
+    Labels stay: a window with one that looks private is refused before its trace is kept.
+    """
+    return gzip.compress(scrub_trace(plain, keep_labels=True), compresslevel=6, mtime=0)
 
 
 def keep_trace(packed: bytes, folder: Path) -> Path:

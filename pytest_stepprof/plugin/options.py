@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from pytest_stepprof.analysis.byte_sizes import parse_bytes, parse_memory_tolerance
 from pytest_stepprof.errors import UsageError
 from pytest_stepprof.plugin.counter_rules import GATE_MODES, NO_RULES, counter_rules
 from pytest_stepprof.plugin.path_tolerances import NO_TOLERANCES, path_tolerances
-from pytest_stepprof.plugin.sizes import memory_tolerance, size_bytes
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,9 @@ MEASURE_OPTIONS = (
     Option("memory", switch, False, "take a second, short window that records allocations", "YES|NO"),
     Option("modules", switch, False, "label every module's forward pass in the window (slows it down)", "YES|NO"),
     Option("trace", switch, False, "keep the window's trace, scrubbed, in a new file of the store", "YES|NO"),
-    Option("outputs_limit", size_bytes, "64MiB", "bytes of a test's result to store; of a larger one a sample", "SIZE"),
+    Option(
+        "outputs_limit", parse_bytes, "64MiB", "bytes of a test's result to store; of a larger one a sample", "SIZE"
+    ),
     Option("seed", whole(0, 2**32 - 1), 20240229, "seed of all random sources before a test's fixtures run", "N"),
 )
 JUDGE_OPTIONS = (
@@ -147,7 +149,7 @@ JUDGE_OPTIONS = (
     Option("memory_growth", gate, "fail", "what a higher peak of memory does", "fail|warn|off", judges=True),
     Option(
         "memory_tolerance",
-        memory_tolerance,
+        parse_memory_tolerance,
         "10%+8MiB",
         "growth of a peak that is accepted: a share, a size, or both",
         "SHARE+SIZE",

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from trace_events import SHARED_TRACES, any_trace
+from trace_events import DATA, SHARED_TRACES, any_trace
 
 from pytest_stepprof.analysis.traces.reader import DEVICE_WORK_KINDS, Kind, Trace
 from pytest_stepprof.analysis.window.breakdown import reduce_window
@@ -40,11 +40,9 @@ class Case(NamedTuple):
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
-    path = SHARED_TRACES / "expected.json"
-    if not path.exists():
-        pytest.skip("../shared/traces/expected.json is not there")
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    """The figures of the tests' own traces, and those of the shared ones where these are there."""
+    files = (folder / "expected.json" for folder in (DATA, SHARED_TRACES))
+    return {name: row for file in files if file.exists() for name, row in json.loads(file.read_text()).items()}
 
 
 @pytest.fixture(scope="module", params=FILES)
@@ -52,6 +50,16 @@ def case(request: pytest.FixtureRequest, figures: dict[str, Any]) -> Case:
     trace, expected = any_trace(request.param), figures[request.param]
     whole = reduced(trace, whole_trace(trace))
     return Case(trace, whole, reduced(trace, find_steps(trace)) if expected["steps"] else None, expected)
+
+
+def test_the_traces_of_the_tests_have_their_figures_here() -> None:
+    """A checkout without the shared traces tests these; where both are there, they say the same."""
+    own = json.loads((DATA / "expected.json").read_text())
+    assert set(own) == {name for name in FILES if (DATA / name).exists()}
+    assert len(own) == 6
+    shared = SHARED_TRACES / "expected.json"
+    if shared.exists():
+        assert own == {name: row for name, row in json.loads(shared.read_text()).items() if name in own}
 
 
 def reduced(trace: Trace, steps: Steps) -> Window:

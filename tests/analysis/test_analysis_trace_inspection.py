@@ -1,5 +1,7 @@
 """What a trace would tell to others: by kind, with every text of the file looked at, and secrets masked."""
 
+import gzip
+import io
 import json
 from typing import Any
 
@@ -38,7 +40,7 @@ def test_a_trace_of_times_and_torchs_own_names_reveals_only_its_process() -> Non
         ("traceName", "/home/ada/t.json", "paths", "/home/ada/t.json"),
         ("trace_id", "30EA9D7B55D24663", "trace id", "30EA9D7B55D24663"),
         ("baseTimeNanoseconds", 1_790_857_026_000_000_000, "date", "1790857026000000000"),
-        ("PT_PROFILER_JOB_NAME", "secret project", "job metadata", "PT_PROFILER_JOB_NAME=secret project"),
+        ("PT_PROFILER_JOB_NAME", "secret project", "job metadata", "PT_PROFILER_JOB_NAME: secret project"),
         ("distributedInfo", {"rank": 3}, "ranks and process groups", '{"rank": 3}'),
         ("INFO", ["started"], "profiler messages", '["started"]'),
         ("deviceProperties", [{"name": "NVIDIA H100"}], "device names", "NVIDIA H100"),
@@ -230,3 +232,59 @@ def test_nothing_breaks_it_and_no_text_is_forgotten(field: str, value: Any) -> N
     for part, kind in (("/home/ada", "paths"), ("ada@", "network addresses"), ("hf_", "secrets"), ("10.1", "network")):
         if part in text:
             assert any(name.startswith(kind) for name in revealed)
+
+
+def test_values_that_a_later_one_hides_are_looked_at() -> None:
+    event = '{"ph": "X", "cat": "cpu_op", "name": "/home/ada/s", "name": "aten::mm", "ts": 1, "args": {"Addr": HERE}}'
+    hidden = '1, "Addr": "ada@b.co", "Addr": ""'
+    data = f'{{"host_name": "eve", "host_name": "", "traceEvents": [{event.replace("HERE", hidden)}]}}'.encode()
+    assert examples(data, "user names") == ("ada",)
+    assert "ada@b.co" in examples(data, "network addresses")
+    assert found(data)["unexpected values"].examples[0] == "host_name, one more time: eve"
+    assert found(data)["unexpected values"].count == 4
+
+
+def test_a_list_of_events_that_a_later_one_hides_is_looked_at() -> None:
+    hidden, shown = (json.dumps([operator(name, 1, 1)]) for name in ("/home/ada/s", "aten::mm"))
+    data = f'{{"traceEvents": {hidden}, "traceEvents": {shown}}}'.encode()
+    assert examples(data, "user names") == ("ada",)
+
+
+def test_numbers_of_any_length_in_what_is_hidden() -> None:
+    data = f'{{"a": {"9" * 5000}, "a": 1.5, "a": NaN, "traceEvents": []}}'.encode()
+    with pytest.raises(TraceError):
+        inspect_trace(data)  # NaN is no JSON
+    assert found(data.replace(b"NaN", b"1"))["unexpected values"].count == 2
+
+
+def test_equal_names_in_different_objects_are_nothing() -> None:
+    track = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "thread 17 (python)"}}
+    assert found(trace_bytes(track)) == {}
+
+
+def test_what_gzip_says_about_the_file() -> None:
+    plain, packed = trace_bytes(operator("aten::mm", 1, 1)), io.BytesIO()
+    with gzip.GzipFile("/tmp/ada_secret_job.json.gz", "wb", fileobj=packed, mtime=1_790_000_000) as file:
+        file.write(plain[:20])
+    data = packed.getvalue() + gzip.compress(plain[20:], mtime=0)
+    assert examples(data, "output path") == ("gzip: ada_secret_job.json",)
+    assert found(data)["date"].count == 1
+    assert found(gzip.compress(plain, mtime=0)).keys() == {"process ids"}
+
+
+def test_every_part_of_a_gzip_header_is_read() -> None:
+    plain = trace_bytes(operator("aten::mm", 1, 1))
+    packed = bytearray(gzip.compress(plain, mtime=0))
+    packed[3] = 4 | 8 | 16
+    packed[10:10] = b"\x05\0extra" + b"name of eve\0" + b"mail ada@b.co\0"
+    assert examples(bytes(packed), "output path") == ("gzip: name of eve",)
+    assert examples(bytes(packed), "network addresses") == ("mail ada@b.co",)
+    assert examples(bytes(packed), "unknown fields of the file") == ("gzip: mail ada@b.co", "gzip: extra")
+
+
+def test_keys_that_differ_in_digits_only_are_not_taken_for_the_same() -> None:
+    one = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "k1": 7, "k2": 8}'
+    two = one.replace("k2", "k1")
+    data = f'{{"traceEvents": [{one}, {one}, {two}]}}'.encode()
+    assert found(data)["unexpected values"].examples == ("k1, one more time: 7",)
+    assert found(f'{{"traceEvents": [{one}]}}'.encode()).keys() == {"unknown fields of events"}

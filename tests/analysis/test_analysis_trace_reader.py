@@ -11,9 +11,7 @@ from trace_events import any_trace, complete, data_trace, kernel, label, launch,
 
 from pytest_stepprof.analysis.traces import pieces as trace_pieces
 from pytest_stepprof.analysis.traces.events import Kind, TraceHeader
-from pytest_stepprof.analysis.traces.packing import scrub_header
 from pytest_stepprof.analysis.traces.reader import read_trace
-from pytest_stepprof.errors import TraceError
 
 H100 = "nvidia_h100_infer_bert_small.json.gz"
 
@@ -88,20 +86,27 @@ def test_categories_that_are_no_part_of_a_step_are_left_out() -> None:
         ("8796093022208.001", 8_796_093_022_208_001),
         ("1661203462598738.123", 1_661_203_462_598_738_123),
         ("-8796093022208.001", -8_796_093_022_208_001),
-        ("-4503599627370496.123", -4_503_599_627_370_496_123),
-        ("8.999e15", 8_999_000_000_000_000_000),
+        ("-2251799813685248.123", -2_251_799_813_685_248_123),
+        ("3.999e15", 3_999_000_000_000_000_000),
     ],
 )
 def test_times_are_exact(written: str, nanoseconds: int) -> None:
     assert read_trace(with_times(written)).events.start_ns.tolist() == [nanoseconds]
 
 
-@given(st.lists(st.integers(0, 9 * 10**18), min_size=1, max_size=5), st.integers(0, 10**12))
+@given(st.lists(st.integers(0, 4 * 10**18), min_size=1, max_size=5), st.integers(0, 10**12))
 def test_any_nanosecond_survives(times: list[int], duration: int) -> None:
     written = [f"{time // 1000}.{time % 1000:03d}" for time in times]
     events = read_trace(with_times(*written, dur=f"{duration // 1000}.{duration % 1000:03d}")).events
     assert events.start_ns.tolist() == times
     assert set(events.duration_ns.tolist()) == {duration}
+
+
+@pytest.mark.parametrize("other", ["3", "9007199254740993", "1790857026000000.125", "null"])
+@pytest.mark.parametrize("fine", ["100000.1325", "0.0005", "7.12349999999", "1.0005e2"])
+def test_a_part_of_a_nanosecond_is_rounded_alike_whatever_else_is_in_the_file(fine: str, other: str) -> None:
+    alone = read_trace(with_times(fine)).events.start_ns.tolist()
+    assert read_trace(with_times(fine, other)).events.start_ns.tolist()[:1] == alone
 
 
 def test_integer_above_2_63() -> None:
@@ -171,14 +176,6 @@ def test_ranks_of_real_files() -> None:
     assert data_trace("launches_but_no_gpu_events.json.gz").header == TraceHeader(0, False, False, False, 0, None)
 
 
-def test_external_ids_lead_to_the_operator() -> None:
-    new = complete("cuda_runtime", "cudaLaunchKernel", 1, 1, correlation=5, **{"External id": 8})
-    old = complete("Kernel", "k", 1, 1, correlation=5, **{"external id": 9})
-    owner = complete("cpu_op", "a", 1, 1, **{"External id": 8})
-    assert trace_of(owner, new, old, operator("b", 1, 1)).events.external_id.tolist() == [8, 8, 9, -1]
-    assert trace_of(owner).events.external_id.tolist() == [-1]  # nothing that it could lead to
-
-
 @pytest.mark.parametrize("spelling", ["Input Dims", "Input dims"])
 def test_shapes_are_kept_once(spelling: str) -> None:
     given = {spelling: [[32, 128], [[2], [3]], []], "Input type": ["float", "TensorList", "Scalar"]}
@@ -211,7 +208,7 @@ def test_taking_rows_keeps_all_columns_alike() -> None:
     few = events.take(np.array([5, 1]))
     assert (few.correlation.tolist(), few.device.tolist(), few.shapes.tolist()) == ([3, -1], [-1, -1], [-1, -1])
     none = events.take(np.zeros(6, dtype=np.bool_))
-    assert [len(getattr(none, name)) for name in none.__slots__] == [0] * 11
+    assert [len(getattr(none, name)) for name in none.__slots__] == [0] * 10
 
 
 def test_shapes_of_a_real_file() -> None:
@@ -308,22 +305,6 @@ def test_labels_of_the_python_exporter_are_true() -> None:
     trace = data_trace("torch213_labels_python_export.json")
     labels = {trace.names[name] for name in trace.of_kind(Kind.ANNOTATION).name}
     assert {"étape", "tab\there", "back\\slash"} <= labels
-
-
-def test_scrubbing_the_header_keeps_the_events() -> None:
-    plain = trace_bytes(
-        operator("a", 4458676522690.655, 2),
-        host_name="h",
-        traceName="/x/y",
-        trace_id="1",
-        PT_PROFILER_JOB_NAME="n",
-        with_stack=1,
-    )
-    scrubbed = json.loads(scrub_header(plain))
-    assert set(scrubbed) == {"schemaVersion", "traceEvents", "with_stack"}
-    assert scrubbed["traceEvents"] == json.loads(plain)["traceEvents"]
-    with pytest.raises(TraceError, match="cannot be scrubbed"):
-        scrub_header(b"[]")
 
 
 @pytest.mark.parametrize("separator", [", ", ",\n  "])

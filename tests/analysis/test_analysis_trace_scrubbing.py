@@ -110,10 +110,57 @@ def test_times_count_from_the_first_event_exactly() -> None:
     assert [event["dur"] for event in events] == [9, 1.5]
 
 
-def test_times_that_are_finer_than_nanoseconds_stay_where_they_are() -> None:
-    data = trace_bytes(step(1, 100.0005, 9), operator("a", 103, 1.5))
-    assert [event["ts"] for event in scrubbed(data)["traceEvents"]] == [100.0005, 103]
+@pytest.mark.parametrize(
+    ("first", "second", "dur", "scrubbed_times"),
+    [
+        ("1790857026000000.1234", "1790857026000010.5", "10.1234", [0.123, 10.5, 10.123]),
+        ("100.0005", "103", "1.5", [0.001, 3, 1.5]),
+        ("100.00051", "103.1236", "1.0014999", [0.001, 3.124, 1.001]),
+        ("1e3", "1.0015e3", "15e-1", [0, 1.5, 1.5]),
+        ("-5.5004", "-2", "1", [0.5, 4, 1]),
+    ],
+)
+def test_times_that_are_written_otherwise_are_moved_to_the_ns_that_is_read(
+    first: str, second: str, dur: str, scrubbed_times: list[float]
+) -> None:
+    text = trace_bytes(step(1, 111, 222), operator("a", 333, 444)).decode()
+    for mark, written in (("111", first), ("222", "90"), ("333", second), ("444", dur)):
+        text = text.replace(mark, written)
+    data = text.encode()
+    one, two = scrubbed(data)["traceEvents"]
+    assert [one["ts"], two["ts"], two["dur"]] == scrubbed_times
     assert same_figures(window_of(data), window_of(scrub_trace(data)))
+    assert "date" not in {found.kind for found in inspect_trace(scrub_trace(data)).revealed}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(10**5, 10**6 - 1), st.integers(0, 10**7), st.integers(3, 7)).map(
+            lambda parts: f"{parts[0]}.{parts[1]:0{parts[2]}d}"
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    st.sampled_from(["", "1790857026", "9007199"]),
+)
+def test_finer_times_give_the_same_figures(times: list[str], before: str) -> None:
+    events = ", ".join(
+        f'{{"ph": "X", "cat": "cpu_op", "name": "a{n}", "pid": 1, "tid": {n}, "ts": {before}{time}, "dur": {time}}}'
+        for n, time in enumerate(times)
+    )
+    data = f'{{"traceEvents": [{events}]}}'.encode()
+    assert same_figures(window_of(data), window_of(scrub_trace(data)))
+
+
+def test_times_and_durations_that_nobody_believes_are_replaced() -> None:
+    events = [operator("a", 1, 1), operator("b", 41_114_111_411_141_114_111, 2), operator("c", -5e15, 3)]
+    data = trace_bytes(*events, operator("d", 7, 41_114_111_411_141))
+    after = scrub_trace(data)
+    assert b"4111" not in after
+    read, reread = read_trace(data), read_trace(after)
+    assert (reread.incredible_durations, len(reread.events)) == (read.incredible_durations, len(read.events)) == (3, 1)
+    assert {found.kind for found in inspect_trace(after).revealed} == {"process ids", "operators outside of torch"}
 
 
 def test_a_moment_before_the_first_event_gets_a_negative_time() -> None:

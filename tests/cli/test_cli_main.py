@@ -178,3 +178,10 @@ def test_colour_only_on_a_terminal_that_wants_it(folder, monkeypatch, capsys, on
     monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal)
     assert main(["show", "--dir", folder]) == 0
     assert ("\x1b[" in capsys.readouterr().out) == coloured
+
+
+def test_the_help_names_all_that_can_fail(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 regressed: outputs differ, a quality fell, or counters, memory or time grew;" in said

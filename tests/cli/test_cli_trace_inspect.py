@@ -74,3 +74,19 @@ def test_what_is_printed_cannot_steer_the_terminal(tmp_path, capsys):
     out = inspected(capsys, file)[1]
     assert "\x1b" not in out
     assert "\\x1b[31m" in out
+
+
+@pytest.mark.parametrize("command", ["inspect", "show"])
+def test_a_files_own_name_cannot_steer_the_terminal_either(tmp_path, capsys, command):
+    file = tmp_path / "red\u202e\x9b31m.json"
+    file.write_bytes(trace_bytes(step(1, 1, 9), operator("aten::mm", 3, 1)))
+    assert main(["trace", command, "--json", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["trace"] == "red\\u202e\\x9b31m.json"
+
+
+@pytest.mark.parametrize("limit", ["9" * 400, "99999999999999GiB"])
+def test_a_limit_that_no_machine_has(trace, capsys, limit):
+    with pytest.raises(SystemExit) as left:
+        inspected(capsys, trace, "--limit", limit)
+    assert left.value.code == 2
+    assert "expected at most" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import json
 import pytest
 from trace_events import DATA, label, operator, step, trace_bytes
 
+from pytest_stepprof.analysis.privacy import inspection as trace_inspection
 from pytest_stepprof.analysis.privacy import scrubbing as trace_scrubbing
 from pytest_stepprof.cli.main import main
 
@@ -42,7 +43,9 @@ def test_a_copy_without_names_and_with_the_same_figures(trace, tmp_path, capsys)
     ]
     assert b"ada" not in target.read_bytes()
     assert "3 events written; figures checked: equal" in out
-    assert ["labels", "1", "1", "stays", "if", "harmless", "label", "1"] in [line.split() for line in out.splitlines()]
+    assert ["labels", "1", "1", "label", "1"] in [line.split() for line in out.splitlines()]
+    assert "removed" not in out
+    assert "by scrub" not in out
     assert trace.read_bytes() == before
     assert names_in(tmp_path) == ["copy.json", "trace.json"]
 
@@ -64,6 +67,36 @@ def test_compressed_when_the_name_says_so(trace, tmp_path, capsys):
 
 def test_markdown(trace, tmp_path, capsys):
     assert "| labels | 1 | 1 |" in scrub(capsys, "--markdown", trace, tmp_path / "copy.json")[1]
+
+
+def test_json(trace, tmp_path, capsys):
+    code, out, _ = scrub(capsys, "--json", trace, tmp_path / "copy.json")
+    content = json.loads(out)
+    assert (code, content["trace"], content["inspection"]["events"]) == (0, "copy.json", 3)
+    assert {found["kind"]: found["examples"] for found in content["inspection"]["revealed"]} == {
+        "process ids": ["100"],
+        "labels": ["label 1"],
+    }
+
+
+def test_a_copy_above_the_usual_limit_is_looked_at_within_the_given_one(trace, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trace_inspection.inspect_trace, "__kwdefaults__", {"limit_bytes": 100})
+    code, out, err = scrub(capsys, "--limit", "1MiB", trace, tmp_path / "copy.json")
+    assert (code, err) == (0, "")
+    assert "3 events written" in out
+
+
+def test_a_name_that_is_too_long(trace, tmp_path, capsys):
+    code, _, err = scrub(capsys, trace, tmp_path / ("a" * 300 + ".json"))
+    assert code == 2
+    assert "cannot write" in err
+    assert names_in(tmp_path) == ["trace.json"]
+
+
+def test_a_name_below_a_file(trace, capsys):
+    code, _, err = scrub(capsys, trace, trace / "copy.json")
+    assert code == 2
+    assert "cannot write" in err
 
 
 def test_an_existing_file_stays(trace, tmp_path, capsys):

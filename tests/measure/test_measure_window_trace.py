@@ -16,6 +16,8 @@ import window_steps
 from torch.profiler import ProfilerActivity, profile, record_function
 from window_steps import InStep, Step, assert_good_window, nothing, request_of, taken, work
 
+from pytest_stepprof.analysis.privacy.inspection import inspect_trace
+from pytest_stepprof.analysis.privacy.revealed import KEPT_BY_SCRUB
 from pytest_stepprof.errors import DeviceError, ProfilerError, StoreError
 from pytest_stepprof.measure.profiler_messages import ProfilerMessages, without_paths
 from pytest_stepprof.measure.trace_keeping import keep_trace
@@ -98,6 +100,18 @@ def test_the_kept_trace_is_scrubbed_and_readable(tmp_path: Path) -> None:
     kept = trace_of(result)
     assert not {"traceName", "host_name", "trace_id"} & set(kept)
     assert "ProfilerStep#2" in {event["name"] for event in kept["traceEvents"]}
+    assert "baseTimeNanoseconds" not in kept
+    assert min(event["ts"] for event in kept["traceEvents"] if event["ph"] == "X") < 1
+    assert {found.kind for found in inspect_trace(result.trace).revealed} <= {*KEPT_BY_SCRUB}
+
+
+def test_the_kept_trace_tells_neither_paths_nor_arguments() -> None:
+    result = taken(work, keep_trace=True, record_stacks=True, record_shapes=True)
+    revealed = {found.kind for found in inspect_trace(result.trace).revealed}
+    assert "source files and functions" in revealed
+    assert revealed <= {*KEPT_BY_SCRUB}
+    assert str(Path(__file__).parent) not in gzip.decompress(result.trace).decode()
+    assert "Input Dims" in gzip.decompress(result.trace).decode()
 
 
 def test_no_file_is_ever_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

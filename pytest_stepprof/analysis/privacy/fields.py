@@ -39,10 +39,11 @@ TRACK_FACTS = {
 }
 """What is said about processes and threads, and the argument that says it."""
 
+_PYTHON = r"python(?:\d(?:\.\d{1,2})?)?"
 _PROFILERS = r"(?:PyTorch Profiler|__cupti_profiler__)"
 OWN_TEXT = re.compile(
     rf"(?:\[\d+\] ?)?{_PROFILERS}(?: \(\d+\))?|Iteration Start: {_PROFILERS}|Trace {_PROFILERS}|Record Window End"
-    r"|Spans|Traces|python[\d.]*|CPU|GPU \d+|(?:CUPTI )?Overhead|stream \d+ ?|thread \d+(?: \(python[\d.]*\))?"
+    rf"|Spans|Traces|{_PYTHON}|CPU|GPU \d+|(?:CUPTI )?Overhead|stream \d+ ?|thread \d+(?: \({_PYTHON}\))?"
     r"|\d{1,20}|"
 )
 """Names of tracks and marks that profilers write themselves. Matched as a whole; the empty text is one of them."""
@@ -50,17 +51,19 @@ OWN_TEXT = re.compile(
 PLACEHOLDER = re.compile(r"unnamed (?:process|thread|type|value) \d+")
 """What scrubbing writes in place of texts that nobody knows."""
 
-_NUMBER_BYTES = b"0123456789+-.eE"
+_A_NUMBER = rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_NUMBER = re.compile(rb'(?:%b|"%b"|""|true|false|null)' % (_A_NUMBER, _A_NUMBER))
+_NUMBERS = re.compile(rb'[][,\s"]*(?:%b(?:[][,\s"]+|\Z))*' % _A_NUMBER)
 
 
 def is_number(raw: bytes) -> bool:
     """Whether the JSON is one number (some exporters put it in quotes), true, false or null."""
-    return not raw.translate(None, _NUMBER_BYTES + b'"') or raw in (b"true", b"false", b"null")
+    return _NUMBER.fullmatch(raw) is not None
 
 
 def is_numbers(raw: bytes) -> bool:
     """Whether the JSON is a list of numbers, however deep; some exporters put it in quotes."""
-    return not raw.translate(None, _NUMBER_BYTES + b'[], \n\t\r"')
+    return _NUMBERS.fullmatch(raw) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -185,5 +188,19 @@ DEVICE_NUMBERS = frozenset(
     | {"regsPerBlock", "regsPerMultiprocessor", "warpSize", "sharedMemPerBlock", "sharedMemPerMultiprocessor"}
     | {"numSms", "sharedMemPerBlockOptin", "maxSharedMemoryPerMultiProcessor"}
 )
-DEVICE_NAME = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|TITAN|AMD|Radeon|Intel)(?:[ (][\w.()+-]{1,24}){1,6}")
-"""A device's product name as its driver gives it: facts of the hardware, kept."""
+_MARKS = r"(?:\((?:R|TM)\))?"
+_DEVICE_WORDS = (
+    r"GeForce|Tesla|Quadro|TITAN|RTX|GTX|GT|RX|Instinct|Radeon|Pro|PRO|Graphics|Device|Data|Center|GPU|Max|Arc|Flex|Iris"
+    r"|UHD|HD|Xe|Vega|Frontier|Edition|Blackwell|Ada|Generation|Series|Server|Workstation|Laptop|Mobile|with|Design"
+    r"|Max-Q|Ti|SUPER|Super|XT|XTX|Xp|XP|Black|PCIe|NVL|VF|V|Z|D|MIG|Orin|Thor|Jetson|DGX|Display|Spark|HBM\de?"
+)
+# A100-SXM4-40GB, 80GB, MI250X/MI250, V100-DGXS-32GB; a part of one, 1g.5gb; an architecture.
+_DEVICE_CODE = (
+    r"[A-Z]{0,4}\d{1,5}[A-Z]{0,3}(?:[-/][A-Z]{0,4}\d{0,4}[A-Z]{0,3}){0,3}|\dg\.\d{1,3}gb|gfx[0-9a-f]{3,4}"
+    r"|\[0x[0-9a-f]{4}\]"
+)
+DEVICE_NAME = re.compile(
+    rf"(?:NVIDIA|Tesla|Quadro|GeForce|TITAN|AMD|Radeon|Intel){_MARKS}"
+    rf"(?: (?:(?:{_DEVICE_WORDS}){_MARKS}|{_DEVICE_CODE})){{1,8}}"
+)
+"""A device's product name as its driver gives it: facts of the hardware, kept. Other names are not known, and go."""

@@ -1,11 +1,15 @@
 """A trace in, a list of what it would tell to whoever it is given to: every text of the file is looked at."""
 
+import json
+import re
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from pytest_stepprof.analysis.privacy.fields import (
     CATEGORIES,
+    DEVICE_NAME,
     DEVICE_NUMBERS,
     EVENT_FIELDS,
     FLOW_WORDS,
@@ -25,12 +29,16 @@ from pytest_stepprof.analysis.privacy.fields import (
 )
 from pytest_stepprof.analysis.privacy.names import LABEL_CATEGORIES
 from pytest_stepprof.analysis.privacy.revealed import FoundTexts, is_text, text_of, texts_in
-from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES, unpack
+from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES, MemberHeader, unpack
 from pytest_stepprof.analysis.traces.reader import read_trace
+from pytest_stepprof.analysis.traces.times import LARGEST_NS
 from pytest_stepprof.errors import TraceError
-from pytest_stepprof.record.inspection import TraceInspection
+from pytest_stepprof.record.inspection import RevealedKind, TraceInspection
 
-_PLAUSIBLE_UNIX_US = 10**15
+_PLAUSIBLE_UNIX_US = (10**15, LARGEST_NS // 1000)
+_TEXTS = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?', re.DOTALL)
+_DIGITS = b"0123456789"
+_MOST_ALIKE = 10_000
 _HOST_CATEGORIES = frozenset({"cpu_op", "Operator", *LABEL_CATEGORIES})
 
 _BEGINS_A_NUMBER = (b"-", *(b"%d" % digit for digit in range(10)))
@@ -78,24 +86,75 @@ def inspect_trace(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Tra
     Raises:
         TraceError: the bytes are empty, cut off, not a trace, or unpack to more than ``limit_bytes``.
     """
-    plain = unpack(data, limit_bytes=limit_bytes)
+    found = FoundTexts()
+    headers: list[MemberHeader] = []
+    plain = unpack(data, limit_bytes=limit_bytes, headers=headers)
+    for header in headers:
+        _look_at_packing(found, header)
     try:
-        return _inspected(plain)
+        return _inspected(found, plain)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         read_trace(plain, limit_bytes=limit_bytes)  # it knows how to say what is wrong with the file
         raise TraceError(f"The trace cannot be inspected: {error}. Export it again.") from error
 
 
-def _inspected(plain: bytes) -> TraceInspection:
-    found = FoundTexts()
+def _inspected(found: FoundTexts, plain: bytes) -> TraceInspection:
     is_list = plain.lstrip()[:1] == b"["
     header = {} if is_list else msgspec.json.decode(plain, type=dict[str, msgspec.Raw])
-    events = msgspec.json.decode(plain if is_list else header.pop("traceEvents", b"null"), type=list[msgspec.Raw])
+    listed = header.pop("traceEvents", None)
+    events = msgspec.json.decode(plain if is_list else listed or b"null", type=list[msgspec.Raw])
+    if listed is not None:
+        _look_for_repeated(found, _without(plain, memoryview(listed)))
     for name, raw in header.items():
         _look_at_header(found, name, bytes(raw))
+    alike: set[bytes] = set()
     for event in events:
+        digitless = bytes(event).translate(None, _DIGITS)
+        if digitless not in alike and _look_for_repeated(found, bytes(event)) and len(alike) < _MOST_ALIKE:
+            alike.add(digitless)
         _look_at_event(found, event)
     return TraceInspection(events=len(events), revealed=found.revealed())
+
+
+def _without(plain: bytes, part: memoryview) -> bytes:
+    start = plain.find(part)
+    return plain[:start] + b"null" + plain[start + len(part) :]
+
+
+def _look_at_packing(found: FoundTexts, header: MemberHeader) -> None:
+    """What ``gzip`` writes beside the data: the name that the file had, and when it was written."""
+    if header.name:
+        found.add("output path", f"gzip: {header.name}")
+    if header.time_s:
+        found.add("date", "gzip: when it was packed")
+    for text in filter(None, (header.comment, header.extra.decode("latin-1"))):
+        found.add("unknown fields of the file", f"gzip: {text}")
+    for text in (header.name, header.comment, header.extra.decode("latin-1")):
+        found.by_shape(text)
+
+
+def _look_for_repeated(found: FoundTexts, raw: bytes) -> bool:
+    """Look at fields that stand in one object more than once: readers see only the last, but the others are there.
+
+    Return whether the same JSON with other digits need not be looked at, because no field stands there twice either.
+    """
+    keys = [key for key, colon in _TEXTS.findall(raw) if colon]
+    if len(set(keys)) < len(keys):
+        text, any_number = raw.decode(errors="replace"), str  # however many digits it has
+        json.loads(text, parse_int=any_number, parse_float=any_number, object_pairs_hook=partial(_repeated, found))
+        return False
+    return not any(key.translate(None, _DIGITS) != key for key in keys)
+
+
+def _repeated(found: FoundTexts, pairs: list[tuple[str, object]]) -> dict[str, object]:
+    kept = dict(pairs)
+    if len(kept) < len(pairs):
+        for name, value in pairs:
+            if value is not kept[name]:
+                written = json.dumps(value).encode()
+                found.add("unexpected values", f"{name}, one more time: {text_of(written)}")
+                found.all_texts(written)
+    return kept
 
 
 def _look_at_header(found: FoundTexts, name: str, raw: bytes) -> None:
@@ -111,7 +170,7 @@ def _look_at_header(found: FoundTexts, name: str, raw: bytes) -> None:
     if name in REVEALING_HEADER:
         found.add(REVEALING_HEADER[name], text_of(raw))
     elif name.startswith(JOB_METADATA_PREFIX):
-        found.add("job metadata", f"{name}={text_of(raw)}")
+        found.add("job metadata", f"{name}: {text_of(raw)}")
     else:
         found.add("unexpected values" if fits else "unknown fields of the file", f"{name}: {text_of(raw)}")
 
@@ -125,7 +184,8 @@ def _look_at_devices(found: FoundTexts, raw: bytes) -> None:
         return
     for key, value in (fact for device in devices for fact in device.items()):
         if key == "name":
-            found.add("device names", text_of(bytes(value)))
+            kind: RevealedKind = "device names" if DEVICE_NAME.fullmatch(text_of(bytes(value))) else "unexpected values"
+            found.add(kind, text_of(bytes(value)))
         elif key not in DEVICE_NUMBERS or not is_number(bytes(value)):
             found.add("unknown fields of the file", f"deviceProperties {key}: {text_of(bytes(value))}")
 
@@ -139,7 +199,7 @@ def _look_at_event(found: FoundTexts, raw: msgspec.Raw) -> None:
     _look_at_places(found, event)
     if event.args:
         _look_at_arguments(found, event.args, event.ph)
-    if event.ts is not None and event.ts > _PLAUSIBLE_UNIX_US:
+    if event.ts is not None and _PLAUSIBLE_UNIX_US[0] < event.ts < _PLAUSIBLE_UNIX_US[1]:
         found.add("date", "times count from 1970")
 
 

@@ -1,12 +1,12 @@
 """Names of events on their way into a file for other people: kept where they are harmless, else replaced."""
 
 import re
-from functools import lru_cache
 
-from pytest_stepprof.analysis.labels import refused_label
+from pytest_stepprof.analysis.privacy.shapes import kinds_by_shape
 
 LABEL_CATEGORIES = frozenset({"user_annotation", "gpu_user_annotation"})
 PYTHON_CATEGORY = "python_function"
+TORCH_FILE = r"torch/(?:[\w-]+/)*[\w-]+(?:\.\w+)*"
 
 _NOUNS = {
     **dict.fromkeys(LABEL_CATEGORIES, "label"),
@@ -15,33 +15,44 @@ _NOUNS = {
     **dict.fromkeys(("kernel", "Kernel"), "kernel"),
 }
 
-# What a name is taken for depends on these parts of it, so that its replacement has them, too: pattern, beginning, end.
-_TELLING: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (re.compile(r"^enumerate\(DataLoader\)#.*__next__"), "enumerate(DataLoader)#", ".__next__"),
-    (re.compile(r"^enumerate\(DataLoader\)#"), "enumerate(DataLoader)#", ""),
-    (re.compile(r"^Optimizer\.step#"), "Optimizer.step#", ""),
-    (re.compile(r"^Optimizer\.zero_grad#"), "Optimizer.zero_grad#", ""),
-    (re.compile(r"^stepprof: module "), "stepprof: module ", ""),
-    (re.compile(r"^stepprof: "), "stepprof: ", ""),
-    (re.compile(r"^Torch-Compiled Region"), "Torch-Compiled Region ", ""),
-    (re.compile(r"^## Call CompiledFxGraph "), "## Call CompiledFxGraph ", ""),
-    (re.compile(r"compile_inner \(dynamo_timed\)$"), "", " compile_inner (dynamo_timed)"),
-    (re.compile(r"\(dynamo_timed\)$"), "", " (dynamo_timed)"),
-    (re.compile(r"_data: \w+="), "", "_data: note="),
-    (re.compile(r"^(?:nccl|rccl|oneccl)\w*Kernel|^rccl", re.IGNORECASE), "ncclKernel ", ""),
-    (re.compile(r"Launch(?:Cooperative)?Kernel|KernelLaunch"), "LaunchKernel ", ""),
-    (re.compile(r"GraphLaunch"), "GraphLaunch ", ""),
-    (re.compile(r"^(?:cuda|hip|cu)(?:Device|Thread|Stream|Event|Ctx)Synchronize"), "cudaStreamSynchronize ", ""),
-    (re.compile(r"^(?:ze|ur)\w*(?:Synchronize|Finish|EventWait)"), "urSynchronize ", ""),
-    (re.compile(r"\b(?:HtoD|DtoH|[HM]2D|D2[HM])\b"), "Memcpy HtoD ", ""),
+# What a name is taken for depends on these parts of it, so that its replacement has them, too. The patterns are those
+# of analysis/window, and a test asks them all. Of the beginnings the first that fits counts, of the others all.
+_Part = tuple[re.Pattern[str], str]
+_BEGINNINGS: tuple[_Part, ...] = (
+    (re.compile(r"^enumerate\(DataLoader\)#"), "enumerate(DataLoader)#"),
+    (re.compile(r"^Optimizer\.step#"), "Optimizer.step#"),
+    (re.compile(r"^Optimizer\.zero_grad#"), "Optimizer.zero_grad#"),
+    (re.compile(r"^stepprof: module "), "stepprof: module "),
+    (re.compile(r"^stepprof: "), "stepprof: "),
+    (re.compile(r"^Torch-Compiled Region"), "Torch-Compiled Region "),
+    (re.compile(r"^## Call CompiledFxGraph "), "## Call CompiledFxGraph "),
+    (re.compile(r"^(?:nccl|rccl|msccl|oneccl)\w*Kernel|^rccl", re.IGNORECASE), "ncclKernel "),
+    (re.compile(r"^nccl:"), "nccl: "),
+    (re.compile(r"^aten::_?(?:cudnn|miopen)_(?!is_acceptable)"), "aten::cudnn_ "),
+    (re.compile(r"^(?:cuda|hip|cu)(?:Device|Thread|Stream|Event|Ctx)Synchronize"), "cudaStreamSynchronize "),
+    (re.compile(r"^(?:ze|ur)\w*(?:Synchronize|Finish|EventWait)"), "urSynchronize "),
+    (re.compile(r"^(?:cuda|cu|hip)Memcpy"), "cudaMemcpy "),
+)
+_MIDDLES: tuple[_Part, ...] = (
+    (re.compile(r"_data: \w+="), "note_data: note= "),
+    (re.compile(r"Launch(?:Cooperative)?Kernel|KernelLaunch"), "LaunchKernel "),
+    (re.compile(r"GraphLaunch"), "GraphLaunch "),
+    (re.compile(r"Enqueue\w*(?:Memcpy|BufferCopy)|AppendMemoryCopy"), "AppendMemoryCopy "),
+    (re.compile(r"(?:Device|Ctx|Thread)Synchronize|Get|Query|Occupancy"), "Query "),
+    (re.compile(r"\b(?:HtoD|H2D|M2D)\b|HostToDevice"), "HtoD "),
+    (re.compile(r"\b(?:DtoH|D2H|D2M)\b|DeviceToHost"), "DtoH "),
+    (re.compile(r"\b(?:PtoP|P2P)\b|PeerToPeer"), "PtoP "),
+    (re.compile(r"\b(?:DtoD|D2D)\b|DeviceToDevice"), "DtoD "),
+)
+_ENDINGS: tuple[_Part, ...] = (
+    (re.compile(r"^enumerate\(DataLoader\)#.*__next__"), ".__next__"),
+    (re.compile(r"compile_inner \(dynamo_timed\)$"), " compile_inner (dynamo_timed)"),
+    (re.compile(r"(?<!compile_inner )\(dynamo_timed\)$"), " (dynamo_timed)"),
 )
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _FRAME = re.compile(r"(?P<path>.*)(?P<place>\(\d+\): .*)", re.DOTALL)
-_TORCH_FILE = re.compile(r"torch/[\w/.-]+")
-_ORDINARY_OPERATOR = re.compile(r"(?:aten|prims|prim)::[a-z_0-9.]{1,40}")
-# rocBLAS names its kernels by their parameters, which look like random text and are none.
-_TENSILE_KERNEL = re.compile(r"Cijk_[A-Za-z0-9_]+")
+_TORCH_FILE = re.compile(TORCH_FILE)
 
 
 class SafeNames:
@@ -75,10 +86,12 @@ class SafeNames:
 
     def _harmless(self, category: str, name: str) -> str:
         shown = shortened_function(name) if category == PYTHON_CATEGORY else name
-        if refused_name(category, shown) is None:
+        if not kinds_by_shape(shown, category):
             return shown
-        numbered = self._numbered(_NOUNS.get(category, "event"))
-        return next((f"{first}{numbered}{last}" for pattern, first, last in _TELLING if pattern.search(name)), numbered)
+        first = [part for pattern, part in _BEGINNINGS if pattern.search(name)][:1]
+        middle = [part for pattern, part in _MIDDLES if pattern.search(name)]
+        last = [part for pattern, part in _ENDINGS if pattern.search(name)]
+        return "".join((*first, *middle, self._numbered(_NOUNS.get(category, "event")), *last))
 
     def _numbered(self, noun: str) -> str:
         self._numbers[noun] = self._numbers.get(noun, 0) + 1
@@ -104,13 +117,3 @@ def shortened_function(name: str) -> str:
     if frame is None or _TORCH_FILE.fullmatch(frame["path"]):
         return without_address
     return re.split(r"[\\/]", frame["path"])[-1] + frame["place"]
-
-
-@lru_cache(maxsize=4096)
-def refused_name(category: str, name: str) -> str | None:
-    """Say why the name of an event is not harmless, or ``None``: as for labels, less what only looks random."""
-    if _ORDINARY_OPERATOR.fullmatch(name):
-        return None
-    if category in ("kernel", "Kernel") and _TENSILE_KERNEL.fullmatch(name):
-        return None
-    return refused_label(name)

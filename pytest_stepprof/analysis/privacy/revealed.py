@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import get_args
 
 import msgspec
 
-from pytest_stepprof.analysis.labels import refused_label
-from pytest_stepprof.analysis.privacy.names import LABEL_CATEGORIES, PYTHON_CATEGORY, refused_name
+from pytest_stepprof.analysis.privacy.names import LABEL_CATEGORIES, PYTHON_CATEGORY, TORCH_FILE
+from pytest_stepprof.analysis.privacy.shapes import kinds_by_shape, masked
 from pytest_stepprof.record.inspection import Revealed, RevealedKind
 
 KEPT_BY_SCRUB: tuple[RevealedKind, ...] = (
@@ -21,24 +20,7 @@ _EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 72
 _ORDER: tuple[RevealedKind, ...] = get_args(RevealedKind)
 
-_RANDOM_TEXT = "it looks like a token or another secret"
-_KIND_OF_REASON: dict[str, RevealedKind] = {
-    "it looks like a URL": "network addresses",
-    "it looks like an e-mail address": "network addresses",
-    "it looks like an IP address": "network addresses",
-    "it looks like a host name with a port": "network addresses",
-    "it looks like a hardware address": "network addresses",
-    "it looks like a memory address": "addresses",
-    "it looks like an absolute path": "paths",
-    "it looks like a path of a home directory": "paths",
-    "it looks like a network path": "paths",
-    _RANDOM_TEXT: "secrets",
-}
-_HOME = re.compile(r"(?:/home/|[/\\]Users[/\\])([^/\\\s\"':;,]+)")
-_SETTING = re.compile(r"(?<!\S)([A-Z][A-Z0-9_]{2,}=)\S+")
-_LONG_WORD = re.compile(r"[\w.+=-]{16,}")
 _CUT_WORD = re.compile(r"[\w.+=-]*\Z")  # half a secret is not known for one
-_CREDENTIALS_IN_URL = re.compile(r"://[^/@\s]+@")
 
 _OWN_LABEL = re.compile(
     r"ProfilerStep#\d+|enumerate\(DataLoader\)#_\w+\.__next__|Optimizer\.(?:step|zero_grad)#\w+\.\w+"
@@ -52,10 +34,10 @@ _TORCH_OPERATOR = re.compile(
 )
 _LIBRARY_KERNEL = re.compile(
     r"cutlass|cudnn|cublas|nccl|rccl|miopen|pytorch_flash|^(?:void )?(?:at|c10|cub|thrust)::"
-    r"|^(?:ampere|volta|turing|hopper|maxwell|sm\d+)_|^Cijk_|^Mem(?:cpy|set)|^std::enable_if"
+    r"|^(?:ampere|volta|turing|hopper|maxwell|sm\d+)_|^Cijk_A[a-z]{3}_B[a-z]{3}_|^Mem(?:cpy|set)|^std::enable_if"
     r"|^void (?:splitKreduce|gemv)"
 )
-_OWN_FUNCTION = re.compile(r"torch/[\w/.-]+\(\d+\): .*|<built-in .*", re.DOTALL)
+_OWN_FUNCTION = re.compile(TORCH_FILE + r"\(\d+\): .*|<built-in .*", re.DOTALL)
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LONGEST_VALUE = 500
 
@@ -74,7 +56,7 @@ class FoundTexts:
 
     def by_shape(self, text: str, category: str = "") -> None:
         """Add what the text looks like, wherever it stands."""
-        for kind, part in _kinds_by_shape(category, text):
+        for kind, part in kinds_by_shape(text, category):
             self.add(kind, part)
 
     def all_texts(self, raw: bytes, category: str = "") -> None:
@@ -101,7 +83,7 @@ class FoundTexts:
                 count=self._counts[kind],
                 distinct=len(self._texts[kind]),
                 kept_by_scrub=kind in KEPT_BY_SCRUB,
-                examples=tuple(_example(kind, text) for text in list(self._texts[kind])[:_EXAMPLES]),
+                examples=tuple(_example(text) for text in list(self._texts[kind])[:_EXAMPLES]),
             )
             for kind in _ORDER
             if kind in self._counts
@@ -136,17 +118,6 @@ def is_text(raw: bytes) -> bool:
     return raw[:1] == b'"'
 
 
-@lru_cache(maxsize=4096)
-def _kinds_by_shape(category: str, text: str) -> tuple[tuple[RevealedKind, str], ...]:
-    found: list[tuple[RevealedKind, str]] = [("user names", user) for user in _HOME.findall(text)]
-    if _SETTING.search(text):
-        found.append(("settings of the environment", text))
-    reason = refused_name(category, text)
-    if reason is not None:
-        found.append((_KIND_OF_REASON.get(reason, "other"), text))
-    return tuple(found)
-
-
 def _kind_of_name(category: str, name: str) -> RevealedKind | None:
     if category == PYTHON_CATEGORY:
         return None if _OWN_FUNCTION.fullmatch(name) else "source files and functions"
@@ -159,15 +130,7 @@ def _kind_of_name(category: str, name: str) -> RevealedKind | None:
     return None
 
 
-def _example(kind: RevealedKind, text: str) -> str:
-    """Shorten a text, and hide what would give access: it may be read by others than the owner of the file."""
-    if kind == "settings of the environment":
-        text = _SETTING.sub(lambda setting: f"{setting[1]}***", text)
-    text = _CREDENTIALS_IN_URL.sub("://***@", text)
-    text = _LONG_WORD.sub(lambda word: _masked(word[0]), text)
-    half = _EXAMPLE_CHARACTERS // 2
+def _example(text: str) -> str:
+    """Shorten a text, and hide in it what would give access."""
+    text, half = masked(text), _EXAMPLE_CHARACTERS // 2
     return text if len(text) <= _EXAMPLE_CHARACTERS else f"{text[:half]}...{text[-half:]}"
-
-
-def _masked(word: str) -> str:
-    return f"{word[:4]}*** ({len(word)} characters)" if refused_label(word) == _RANDOM_TEXT else word

@@ -5,7 +5,6 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from pytest_stepprof.analysis.labels import refused_label
 from pytest_stepprof.analysis.privacy.fields import (
     CATEGORIES,
     DEVICE_NAME,
@@ -22,13 +21,15 @@ from pytest_stepprof.analysis.privacy.fields import (
 from pytest_stepprof.analysis.privacy.names import SafeNames
 from pytest_stepprof.analysis.traces.packing import DEFAULT_LIMIT_BYTES, unpack
 from pytest_stepprof.analysis.traces.reader import read_trace
+from pytest_stepprof.analysis.traces.times import LARGEST_NS, LONGEST_CREDIBLE_NS, nanoseconds_of_text
 from pytest_stepprof.errors import TraceError
 from pytest_stepprof.record.window import Window
 
 _MEMORY = "[memory]"
 _FLOWS = ("s", "t", "f")
 _INSTANTS = ("i", "I")
-_LARGEST_US = 9 * 10**15
+_INCREDIBLE_TIME_US, _INCREDIBLE_DURATION_US = b"9000000000000000", b"900000000000"
+"""Stand for what no reader believes: the number that stood there could be anything."""
 _NONE: Any = msgspec.UNSET
 _Raw = msgspec.Raw | msgspec.UnsetType
 
@@ -85,7 +86,7 @@ def scrub_trace(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, keep_lab
     Only known fields with values of their known form are copied, so that what nobody has thought of is left out.
     Durations, distances in time, sizes, shapes, identities that link events, and threads stay: what is reduced from
     the copy has the same numbers. Names that look private are replaced by numbered ones; ``keep_labels`` keeps the
-    labels that people have set. Times count from the first event, unless they are written in more than ns.
+    labels that people have set. Times count from the first event, in ns: what is finer is rounded as readers do.
 
     Raises:
         TraceError: the bytes are empty, cut off, not a trace, or unpack to more than ``limit_bytes``.
@@ -102,12 +103,12 @@ def _scrubbed(plain: bytes, names: SafeNames) -> bytes:
     is_list = plain.lstrip()[:1] == b"["
     header = {} if is_list else msgspec.json.decode(plain, type=dict[str, msgspec.Raw])
     events = _decode_events(plain if is_list else header.get("traceEvents", b"null"))
-    moved_us = _first_us(events)
+    moved_ns = _first_us_in_ns(events)
     fields = b"".join(b"%b:%b," % (_encode(name), value) for name, value in _header_fields(header))
     copy = bytearray(b'{%b"traceEvents":[' % fields)
     separator = b"\n"
     for event in events:
-        safe = _scrub_event(_decoded(event), names, moved_us)
+        safe = _scrub_event(_decoded(event), names, moved_ns)
         if safe is not None:
             copy += separator + _encode(safe)
             separator = b",\n"
@@ -155,11 +156,11 @@ def _devices(raw: msgspec.Raw) -> list[dict[str, msgspec.Raw]]:
 def _is_device_fact(key: str, raw: msgspec.Raw) -> bool:
     if key == "name":
         name = _text(raw)
-        return DEVICE_NAME.fullmatch(name) is not None and refused_label(name) is None
+        return DEVICE_NAME.fullmatch(name) is not None
     return key in DEVICE_NUMBERS and is_number(bytes(raw))
 
 
-def _scrub_event(event: _Event, names: SafeNames, moved_us: int | None) -> _Event | None:
+def _scrub_event(event: _Event, names: SafeNames, moved_ns: int) -> _Event | None:
     """Return the event with only what is harmless, or ``None`` where nothing of it may stay."""
     if event.name == _MEMORY:
         event.ph = event.ph if event.ph in ("X", *_INSTANTS) else "i"
@@ -171,7 +172,7 @@ def _scrub_event(event: _Event, names: SafeNames, moved_us: int | None) -> _Even
     elif not _is_known_mark(event):
         return None
     _scrub_places(event, names)
-    _scrub_times(event, moved_us)
+    _scrub_times(event, moved_ns)
     event.bp = event.bp if _is(event.bp, b'"e"') else _NONE
     event.s = event.s if _is(event.s, b'"g"', b'"t"', b'"p"') else _NONE
     if event.ph == "M":
@@ -230,14 +231,15 @@ def _safe_place(raw: _Raw, noun: str, names: SafeNames) -> _Raw:
     return raw if _is_number(raw) else msgspec.UNSET
 
 
-def _scrub_times(event: _Event, moved_us: int | None) -> None:
+def _scrub_times(event: _Event, moved_ns: int) -> None:
     if event.ph == "M":
         event.ts, event.dur = msgspec.Raw(b"0"), _NONE
         return
     digits = _digits(event.ts)
-    event.ts = msgspec.Raw(digits if moved_us is None else _moved(digits, moved_us)) if digits else _NONE
+    event.ts = msgspec.Raw(_moved(_nanoseconds(digits), moved_ns)) if digits else _NONE
     if event.dur is not _NONE:
-        event.dur = msgspec.Raw(_digits(event.dur) or b"null")
+        digits = _digits(event.dur)
+        event.dur = msgspec.Raw(_duration(_nanoseconds(digits)) if digits else b"null")
 
 
 def _scrub_track(event: _Event) -> _Event | None:
@@ -279,25 +281,17 @@ def _safe_value(value: object, names: SafeNames) -> object:
     return value
 
 
-def _first_us(events: Iterable[msgspec.Raw]) -> int | None:
-    """Return the whole us at which the first event with a duration begins.
-
-    ``None`` where moving the events could change what is read from them: where a time is finer than ns or not written
-    in plain digits, a reader would round it at another place.
-    """
+def _first_us_in_ns(events: Iterable[msgspec.Raw]) -> int:
+    """Return when the first event with a duration begins, in ns, cut to whole us; 0 where there is none."""
     first: int | None = None
     for event in events:
         moment = _decode_moment(event)
         digits = _digits(moment.ts)
-        if not digits or _is(moment.ph, b'"M"'):
-            continue
-        if not (_is_plain(digits) and _is_plain(_digits(moment.dur))):
-            return None
-        whole_us = int(digits.partition(b".")[0]) - digits.startswith(b"-")
-        begins = _is(moment.ph, b'"X"') and abs(whole_us) < _LARGEST_US
-        if begins and (first is None or whole_us < first):
-            first = whole_us
-    return first or 0
+        if digits and _is(moment.ph, b'"X"'):
+            begins_ns = _nanoseconds(digits)
+            if abs(begins_ns) <= LARGEST_NS and (first is None or begins_ns < first):
+                first = begins_ns
+    return (first or 0) // 1000 * 1000
 
 
 def _digits(raw: _Raw) -> bytes:
@@ -306,18 +300,26 @@ def _digits(raw: _Raw) -> bytes:
     return digits if digits[:1].isdigit() or digits[:1] == b"-" else b""
 
 
-def _is_plain(digits: bytes) -> bool:
+def _nanoseconds(digits: bytes) -> int:
+    """Return the ns that a reader makes of the us that are written."""
     whole, _, fraction = digits.partition(b".")
-    return len(fraction) <= 3 and len(whole) <= 20 and not digits.translate(None, b"-.0123456789")
+    if len(fraction) <= 3 and len(whole) <= 15 and (whole + fraction).isdigit():
+        return int(whole) * 1000 + int(fraction.ljust(3, b"0"))  # quick and exact: nearly all times are like that
+    return nanoseconds_of_text(digits)
 
 
-def _moved(digits: bytes, by_us: int) -> bytes:
-    """Subtract whole us from a number of us, exactly. What nobody believes anyway stays unbelievable."""
-    whole, _, fraction = digits.partition(b".")
-    if abs(int(whole)) >= _LARGEST_US:
-        return digits
-    if not fraction:
-        return b"%d" % (int(whole) - by_us)
-    scale = 10 ** len(fraction)
-    moved = int(whole + fraction) - by_us * scale
-    return b"%b%d.%0*d" % (b"-" if moved < 0 else b"", abs(moved) // scale, len(fraction), abs(moved) % scale)
+def _moved(time_ns: int, by_ns: int) -> bytes:
+    """What nobody believes anyway stays unbelievable."""
+    if abs(time_ns) > LARGEST_NS:
+        return b"-" + _INCREDIBLE_TIME_US if time_ns < 0 else _INCREDIBLE_TIME_US
+    return _microseconds(time_ns - by_ns)
+
+
+def _duration(duration_ns: int) -> bytes:
+    return _INCREDIBLE_DURATION_US if duration_ns > LONGEST_CREDIBLE_NS else _microseconds(duration_ns)
+
+
+def _microseconds(nanoseconds: int) -> bytes:
+    whole_us, rest = divmod(abs(nanoseconds), 1000)
+    sign = b"-" if nanoseconds < 0 else b""
+    return b"%b%d.%03d" % (sign, whole_us, rest) if rest else b"%b%d" % (sign, whole_us)

@@ -31,11 +31,6 @@ _ON_DEVICE = _table(*DEVICE_KINDS)
 _SIZED = _table(Kind.COPY, Kind.FILL)
 
 
-def correlated(kinds: Integers) -> _Mask:
-    """Say which kinds of events are led back to an operator."""
-    return _CORRELATED[kinds]
-
-
 class Batch:
     """Lists of equal length, one entry per event, but for ``beyond_host``: the events that are more than host work.
 
@@ -48,7 +43,6 @@ class Batch:
         self.categories: list[int] = []
         self.names: list[int] = []
         self.threads: list[Integers] = []
-        self.external_ids: list[int] = []
         self.shapes: list[tuple[int, list[int]]] = []
         self.starts: list[npt.NDArray[Any]] = []
         self.durations: list[npt.NDArray[Any]] = []
@@ -105,7 +99,6 @@ def _host_columns(batch: Batch, categories: Integers) -> Events:
         device=constant(-1, len(batch)),
         stream=constant(-1, len(batch)),
         size_bytes=constant(0, len(batch)),
-        external_id=_int64s(batch.external_ids, otherwise=-1) if batch.external_ids else constant(-1, len(batch)),
         shapes=_shapes(batch),
     )
 
@@ -138,11 +131,6 @@ def _with_arguments(events: Events, beyond_host: list[Event]) -> Events:
         "device": np.where(_ON_DEVICE[kind], np.where(device == -1, process, device), -1),
         "stream": np.where(_ON_DEVICE[kind], _integers([given.stream for given in arguments], otherwise=-1), -1),
         "size_bytes": size_bytes,
-        "external_id": np.where(
-            events.external_id[rows] == -1,
-            _integers([given.external_id_2021 for given in arguments], otherwise=-1),
-            events.external_id[rows],
-        ),
     }
     return dataclasses.replace(
         events, **{name: _with_rows(getattr(events, name), rows, column) for name, column in values.items()}
@@ -170,16 +158,12 @@ def _memory(events: Events, beyond_host: list[Event]) -> MemoryMoments:
 
 
 def _integers(values: Sequence[Scalar], *, otherwise: int) -> Integers:
-    """Return a column; ``otherwise`` stands for what is no integer."""
-    return _int64s([value if type(value) is int else otherwise for value in values], otherwise=otherwise)
-
-
-def _int64s(values: Sequence[int], *, otherwise: int) -> Integers:
-    """Return a column; ``otherwise`` stands for what needs more than 64 bits."""
+    """Return a column; ``otherwise`` stands for what is no integer of 64 bits."""
+    column = [value if type(value) is int else otherwise for value in values]
     try:
-        return np.array(values, dtype=np.int64)
+        return np.array(column, dtype=np.int64)
     except OverflowError:
-        return np.array([v if -(2**63) <= v < 2**63 else otherwise for v in values], dtype=np.int64)
+        return np.array([v if -(2**63) <= v < 2**63 else otherwise for v in column], dtype=np.int64)
 
 
 def constant(value: int | np.int64, length: int) -> Integers:

@@ -1,13 +1,12 @@
 """Decoded events into columns: one list per field and piece, one array per field and batch, no call per event."""
 
-import dataclasses
 from collections import Counter
 from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
-from pytest_stepprof.analysis.traces.batch import Batch, Closed, close, constant, correlated, joined
+from pytest_stepprof.analysis.traces.batch import Batch, Closed, close, joined
 from pytest_stepprof.analysis.traces.events import Events, Kind, MemoryMoments, Trace, TraceHeader
 from pytest_stepprof.analysis.traces.format import LABEL_AMONG_OPERATORS, MEMORY_NAME, Event
 from pytest_stepprof.analysis.traces.numbering import (
@@ -109,7 +108,6 @@ class Columns:
             shapes = self._shapes.numbers(arguments)
             if shapes is not None:
                 batch.shapes.append((len(batch), shapes))
-            batch.external_ids += [given.external_id for given in arguments]
             batch.beyond_host += chosen.beyond_host
         names = self._names
         batch.categories += chosen.categories
@@ -135,8 +133,6 @@ class Columns:
         closed.clear()
         events = Events(*(joined(columns.pop(0)) for _ in Events.__slots__))
         self._settle_legacy(events)
-        if not correlated(events.kind).any():
-            events = dataclasses.replace(events, external_id=constant(-1, len(events)))
         return Trace(
             events=events,
             names=tuple(self._names),

@@ -38,9 +38,8 @@ class Events:
 
     ``name``, ``thread`` and ``shapes`` index ``Trace.names``, ``Trace.threads`` and ``Trace.shapes``. ``correlation``
     (runtime calls and what stands on a device), ``device`` and ``stream`` (what stands on a device) are -1 where the
-    event has none, and so are ``external_id`` (the operator that led to the event; an operator has its own) and
-    ``shapes``. Where a trace holds nothing that an operator could lead to, ``external_id`` is not kept. ``size_bytes``
-    is 0 for all but copies, fills and memory; there it is negative where memory was given back.
+    event has none, and so is ``shapes``. ``size_bytes`` is 0 for all but copies, fills and memory; there it is negative
+    where memory was given back.
     """
 
     kind: Integers
@@ -52,7 +51,6 @@ class Events:
     device: Integers
     stream: Integers
     size_bytes: Integers
-    external_id: Integers
     shapes: Integers
 
     def __len__(self) -> int:

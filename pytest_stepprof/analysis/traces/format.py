@@ -49,7 +49,6 @@ NO_TIME = -(2**63)
 class Arguments(msgspec.Struct, frozen=True, gc=False):
     """The arguments of an event, as far as anything is made of them."""
 
-    external_id: int = msgspec.field(name="External id", default=-1)
     correlation: Scalar = None
     device: Scalar = None
     stream: Scalar = None
@@ -57,7 +56,6 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_GIVEN)
     input_dims_2020: msgspec.Raw = msgspec.field(name="Input dims", default=NOT_GIVEN)
     input_types: msgspec.Raw = msgspec.field(name="Input type", default=NOT_GIVEN)
-    external_id_2021: Scalar = msgspec.field(name="external id", default=None)
     memory_bytes: Scalar = msgspec.field(name="Bytes", default=None)
     total_allocated: Scalar = msgspec.field(name="Total Allocated", default=None)
     device_type: Scalar = msgspec.field(name="Device Type", default=None)

@@ -86,5 +86,4 @@ def _arguments(written: msgspec.Raw) -> Arguments:
     given = _ARGUMENTS.decode(written)
     values: dict[str, Any] = {name: scalar(getattr(given, name)) for name in Arguments.__struct_fields__}
     values |= {name: getattr(given, name) for name in _RAW_ARGUMENTS}
-    values["external_id"] = whole_number(given.external_id, -1)
     return Arguments(**values)

@@ -1,11 +1,10 @@
-"""The bytes of a trace file: unpacking them within limits, and taking out what names a person's machine."""
+"""The bytes of a trace file: unpacking them within limits, and what the packing itself tells."""
 
 import codecs
 import re
 import zlib
 from io import BytesIO
-
-import msgspec
+from typing import NamedTuple
 
 from pytest_stepprof.errors import TraceError
 
@@ -17,20 +16,27 @@ _WRITTEN_BYTES = 1024**2
 _BLANK = re.compile(rb"\s*")
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
-
-_NAMES_THE_MACHINE = ("host_name", "traceName", "trace_id")
-_JOB_METADATA_PREFIX = "PT_PROFILER_JOB_"
+_HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
 
 
-def unpack(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+class MemberHeader(NamedTuple):
+    """What a gzip member says about what was packed: its name, a comment, when (Unix time in s, 0 if unsaid)."""
+
+    name: str
+    comment: str
+    time_s: int
+    extra: bytes
+
+
+def unpack(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, headers: list[MemberHeader] | None = None) -> bytes:
     """Return the plain JSON bytes of a trace that may be gzip-compressed, never more than ``limit_bytes``.
 
-    A byte order mark of UTF-8 is taken off.
+    A byte order mark of UTF-8 is taken off. ``headers`` collects what the packing says besides.
 
     Raises:
         TraceError: empty, too large, or the compressed stream is damaged or ends early.
     """
-    plain = _gunzip(data, limit_bytes) if data.startswith(_GZIP_MAGIC) else data
+    plain = _gunzip(data, limit_bytes, [] if headers is None else headers) if data.startswith(_GZIP_MAGIC) else data
     if len(plain) > limit_bytes:
         raise TraceError(_too_large(limit_bytes))
     if _BLANK.fullmatch(plain):
@@ -38,15 +44,33 @@ def unpack(data: bytes, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
     return plain.removeprefix(codecs.BOM_UTF8)
 
 
-def _gunzip(data: bytes, limit_bytes: int) -> bytes:
+def _gunzip(data: bytes, limit_bytes: int, headers: list[MemberHeader]) -> bytes:
     """Unpack one gzip member after the other, as files that were joined have them; zeros behind them are padding."""
     plain = BytesIO()
     position = 0
     while position < len(data):
+        start = position
         position = _inflate_member(data, position, plain, limit_bytes)
+        headers.append(_member_header(data, start))
         while data[position : position + 1] == b"\0":
             position += 1
     return plain.getvalue()
+
+
+def _member_header(data: bytes, start: int) -> MemberHeader:
+    """Read the header of a member that is known to be whole (RFC 1952, section 2.3)."""
+    flags, position, extra, texts = data[start + 3], start + 10, b"", {_HAS_NAME: "", _HAS_COMMENT: ""}
+    if flags & _HAS_EXTRA:
+        length = int.from_bytes(data[position : position + 2], "little")
+        extra = data[position + 2 : position + 2 + length]
+        position += 2 + length
+    for field in texts:
+        if flags & field:
+            end = data.index(b"\0", position)
+            texts[field] = data[position:end].decode("latin-1")
+            position = end + 1
+    time_s = int.from_bytes(data[start + 4 : start + 8], "little")
+    return MemberHeader(texts[_HAS_NAME], texts[_HAS_COMMENT], time_s, extra)
 
 
 def _inflate_member(data: bytes, position: int, plain: BytesIO, limit_bytes: int) -> int:
@@ -85,23 +109,3 @@ def _too_large(limit_bytes: int) -> str:
         f"The trace unpacks to more than {limit_bytes} bytes. Profile fewer active steps, without stacks and shapes, "
         "or raise the limit."
     )
-
-
-def scrub_header(plain: bytes) -> bytes:
-    """Return the trace without the host's name, the path it was first written to, and the job's metadata.
-
-    Events stay as they are: labels, call stacks and recorded arguments may still name people and places.
-
-    Raises:
-        TraceError: the bytes are not a JSON object.
-    """
-    try:
-        fields = msgspec.json.decode(plain, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError as error:
-        raise TraceError(f"The trace cannot be scrubbed, it is not a JSON object: {error}. Export it again.") from error
-    kept = {
-        name: value
-        for name, value in fields.items()
-        if name not in _NAMES_THE_MACHINE and not name.startswith(_JOB_METADATA_PREFIX)
-    }
-    return msgspec.json.encode(kept)

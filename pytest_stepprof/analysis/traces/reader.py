@@ -104,8 +104,8 @@ def _read(pieces: Pieces, way: _Way) -> Trace:
 
 def _add(columns: Columns, piece: bytes | msgspec.Raw, first: _Way) -> _Way:
     """Add the events of a piece, and return the way that did it: the next piece is likely to need the same."""
-    others = () if first is _BARE else (way for way in (_DOUBLES, _INTEGERS, _TEXTS) if way is not first)
-    for way in (first, *others):
+    others = [] if first is _BARE else [way for way in (_DOUBLES, _INTEGERS, _TEXTS) if way is not first]
+    for way in [first, *others]:
         try:
             if columns.add(way.decode(piece), way.times):
                 return way

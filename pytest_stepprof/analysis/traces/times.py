@@ -14,7 +14,8 @@ from pytest_stepprof.analysis.traces.format import NO_TIME
 LONGEST_CREDIBLE_NS = 7 * 86_400 * 10**9
 """Some devices have reported kernels of centuries: what lasts longer than a week is dropped, and counted."""
 
-LARGEST_NS = 9 * 10**18
+LARGEST_NS = 4 * 10**18
+"""What lies further from the clock's zero is dropped, and counted: the distance of any two times fits 64 bits."""
 
 _FLOAT_SAFE_US = 2.0**43  # from here on a double cannot tell neighbouring nanoseconds apart
 _OUT_OF_RANGE_US = 9_200_000_000_000_000  # nothing credible lies beyond, and its nanoseconds still fit 64 bits
@@ -57,10 +58,24 @@ def _nanoseconds_of_integers(microseconds: Integers) -> Integers:
     return np.where(microseconds == NO_TIME, NO_TIME, nanoseconds)
 
 
-def nanoseconds_of_text(microseconds: msgspec.Raw) -> int:
-    """Convert a number as it is written, however long it is; ``NO_TIME`` when it is no number."""
+def nanoseconds_of_text(microseconds: msgspec.Raw | bytes) -> int:
+    """Convert a number as it is written, however long it is; ``NO_TIME`` when it is no number.
+
+    Where a double is exact enough it goes by way of one, as columns of doubles do: a part of a ns is rounded alike.
+    """
+    written = bytes(microseconds)
     try:
-        number = decimal.Decimal(bytes(microseconds).decode())
+        value = float(written)
+    except ValueError:
+        return NO_TIME
+    if abs(value) < _FLOAT_SAFE_US:
+        return int(value) * 1000 + round((value - int(value)) * 1000)
+    return _nanoseconds_of_digits(written)
+
+
+def _nanoseconds_of_digits(written: bytes) -> int:
+    try:
+        number = decimal.Decimal(written.decode())
     except (decimal.InvalidOperation, UnicodeDecodeError):
         return NO_TIME
     if not number.is_finite():
