@@ -179,6 +179,29 @@ class Reference:
         launches = [call.start for work in next_work if (call := self.call_of(work))]
         return bool(launches) and min(launches) >= dry
 
+    def is_early(self, work: Span) -> bool:
+        """Whether work of a step starts before its launch: then the clocks differ."""
+        call = self.call_of(work)
+        return call is not None and self.step_of_work(work) >= 0 and work.start < call.start
+
+    def unanswered_copies(self) -> bool:
+        copies = [call for call in self.calls if "Memcpy" in call.name and self.step_of(call.start) >= 0]
+        return any(all(work.correlation != call.correlation for work in self.work) for call in copies)
+
+    def transfer(self, name: str) -> tuple[set[int], set[int]]:
+        """The moments of calls that copy under this name, but for those in which one waits for a busy device."""
+        inside: set[int] = set()
+        waiting: set[int] = set()
+        for copy in self.work:
+            call = self.call_of(copy)
+            if copy.kind != "copy" or copy.name != name or call is None or call.name == "cudaGraphLaunch":
+                continue
+            inside |= call.moments
+            if call.start <= copy.start <= call.end:
+                busy = set().union(*(work.moments for work in self.work if work.device == copy.device))
+                waiting |= set(range(call.start, copy.start)) & busy
+        return inside - waiting, waiting
+
     def memory_peaks(self, device: int) -> tuple[int, ...]:
         def peak(step: int) -> int:
             level = highest = 0

@@ -5,6 +5,7 @@ from typing import Literal
 from pytest_stepprof.record.base import Record
 
 NoticeCode = Literal[
+    "ambiguous steps",
     "another first batch",
     "benchmark disabled",
     "budget",
@@ -29,6 +30,7 @@ NoticeCode = Literal[
     "restore incomplete",
     "result changed in a run",
     "result is not finite",
+    "several processes",
     "state not captured",
     "step does not repeat itself",
     "truncated window",

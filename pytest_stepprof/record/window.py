@@ -12,6 +12,7 @@ from pytest_stepprof.record.finding import Finding
 
 DeviceStatus = Literal["observed", "incomplete", "not observed"]
 CounterScope = Literal["step", "measurement"]
+CopyDirection = Literal["host to device", "device to host", "within the device", "between devices", "unknown"]
 
 
 class RegionCost(Record, frozen=True, kw_only=True):
@@ -61,8 +62,9 @@ class ShapeCost(Record, frozen=True, kw_only=True):
 class CopyGroup(Record, frozen=True, kw_only=True):
     """Device copies of one kind and one size. ``kind`` is the profiler's name (``Memcpy HtoD (Pageable -> Device)``).
 
-    ``work_ns`` is the union of these copies on each device, per step. ``recurring`` says that every active step makes
-    the same number of them.
+    ``direction`` is what that name says, ``unknown`` where it says nothing. A copy belongs to the step that launched
+    it: ``work_ns`` is the union of these copies on each device, added up over devices, per step, and not clipped to the
+    step. ``recurring`` says that there are two active steps or more, and that all make the same number of them.
     """
 
     kind: str
@@ -70,10 +72,14 @@ class CopyGroup(Record, frozen=True, kw_only=True):
     calls: tuple[int, ...]
     work_ns: tuple[int, ...]
     recurring: bool
+    direction: CopyDirection = "unknown"
 
 
 class SynchronizationCost(Record, frozen=True, kw_only=True):
-    """Calls of the host that wait for a device; ``waiting_cpu_ns`` is the union of the calls' spans, per step."""
+    """Calls of the host that wait for a device; ``waiting_cpu_ns`` is the union of the calls' spans, per step.
+
+    A call belongs to the step in which it starts, with its whole span. Copies that wait are not among them.
+    """
 
     name: str
     calls: tuple[int, ...]
@@ -81,16 +87,20 @@ class SynchronizationCost(Record, frozen=True, kw_only=True):
 
 
 class DeviceUse(Record, frozen=True, kw_only=True):
-    """The timeline of one device.
+    """The timeline of one device, in ns; tuples hold one entry per active step.
 
-    ``busy_ns`` and the classes under it are unions, clipped to each step's span on the host; classes may overlap (a
-    copy beside a kernel), so they do not add up to ``busy_ns``. ``communication_ns`` is kernels that exchange data
+    ``work_ns`` and ``kernels`` count what the step launched (or, without a launch call, what starts in it), whenever
+    it ran, and are not clipped. ``busy_ns`` and the classes under it are unions of what ran while the step ran on the
+    host, whoever launched it, clipped to the step's own span: what runs between two steps is in no step's busy time,
+    although calls made there count for the earlier step. Classes may overlap (a copy beside a kernel), so they do not
+    add up to ``busy_ns``. Fills of memory count as ``compute_ns``. ``communication_ns`` is kernels that exchange data
     between devices, which may be waiting inside; ``communication_alone_ns`` is the part with no other work beside it.
     ``idle_ns`` is what ``busy_ns`` leaves of the step. Of the idle time, ``idle_while_reading_ns`` is the part during
     which the host reads a batch, and ``idle_late_launch_ns`` the gaps before work whose launch call began only when the
-    device had already run dry; these two may overlap.
-    Over the window: ``sum_ns`` of durations counts parallel streams several times, ``union_ns`` does not, ``span_ns``
-    is from the first start to the last end.
+    device had already run dry; these two may overlap. It is ``None`` where that is not known: the device's side is
+    incomplete, or its clock is not the host's (``DeviceObservation.late_launch_reason``).
+    Over the window: ``sum_ns`` of the durations of the steps' work counts parallel streams several times, ``union_ns``
+    does not, ``span_ns`` is from its first start to its last end. ``streams`` is how many streams it ran on.
     """
 
     device: int
@@ -103,7 +113,7 @@ class DeviceUse(Record, frozen=True, kw_only=True):
     communication_alone_ns: tuple[int, ...]
     idle_ns: tuple[int, ...]
     idle_while_reading_ns: tuple[int, ...]
-    idle_late_launch_ns: tuple[int, ...]
+    idle_late_launch_ns: tuple[int, ...] | None
     kernels: tuple[int, ...]
     sum_ns: int
     union_ns: int
@@ -111,12 +121,14 @@ class DeviceUse(Record, frozen=True, kw_only=True):
 
 
 class LaunchUse(Record, frozen=True, kw_only=True):
-    """The host's launches of kernels in the active steps, and the kernels that came of them.
+    """The host's calls in the active steps that launch one kernel each, and the kernels that came of them.
 
-    ``launch_cpu_ns`` is the union of the launch calls on the host, per step. ``short_kernels`` counts kernels below
-    ``SHORT_KERNEL_NS``, per step. Queue delay is from the beginning of the launch call to the beginning of the kernel;
-    where clocks differ it can be negative. ``without_operator`` counts launches, per step, from threads on which no
-    operator was recorded. ``None`` where no kernel was matched.
+    Launches of graphs, and the kernels of graphs or of no known call, are not among them. ``launch_cpu_ns`` is the
+    union of the launch calls on the host, per step. ``short_kernels`` counts those of the kernels that are below
+    ``SHORT_KERNEL_NS``, per step. Queue delay is from the beginning of the launch call to the beginning of the kernel:
+    ``None`` where device events start before their launch, because then the clocks differ by an unknown time.
+    ``without_operator`` counts launches, per step, from threads on which no operator was recorded. The medians and the
+    largest delay are over the window, and ``None`` where no kernel was matched.
     """
 
     calls: tuple[int, ...]
@@ -148,8 +160,9 @@ class ModuleCost(Record, frozen=True, kw_only=True):
 class HolderMemory(Record, frozen=True, kw_only=True):
     """Memory of one region or module, per step.
 
-    ``peak_bytes`` is the highest level while its label was open, above the level at the step's start; ``kept_bytes``
-    what the label's thread allocated inside it and did not give back there (negative where it gave back more).
+    ``peak_bytes`` is the highest level while its label was open, above the level at the step's start: negative where
+    the step had given back more than it took by then, 0 in a step where the label was not open. ``kept_bytes`` is what
+    the label's thread allocated inside it and did not give back there (negative where it gave back more).
     """
 
     name: str
@@ -190,11 +203,20 @@ class Counter(Record, frozen=True, kw_only=True):
 
 
 class DeviceObservation(Record, frozen=True, kw_only=True):
-    """Whether the device's side of the window was seen, and the reason when it was not, or only in part."""
+    """Whether the device's side of the window was seen, and the reason when it was not, or only in part.
+
+    ``work_ns`` is the union of the work that each step launched, on each device, added up over devices. ``suspected``
+    says that nothing was observed although the trace shows that a device was used; ``reason`` names the sign.
+    ``early_events`` counts device events that start before the call that launched them: the clocks differ.
+    ``late_launch_reason`` says why nothing is known of late launches; it is empty where that is known.
+    """
 
     status: DeviceStatus
     reason: str
     work_ns: tuple[int, ...] | None
+    suspected: bool = False
+    early_events: int = 0
+    late_launch_reason: str = ""
 
 
 class NamedCount(Record, frozen=True, kw_only=True):
@@ -208,21 +230,28 @@ class Window(Record, frozen=True, kw_only=True):
     """The active steps of one profiled window, reduced.
 
     ``elapsed_ns`` is each active step's span on the host. ``whole_trace`` says that the trace had no steps and stands
-    as one. ``read_cpu_ns`` is the union of the spans that read a batch (stepprof's own label, a DataLoader's), per
-    step. ``transfer_cpu_ns`` is the union of the host's calls that copy between host and device, ``None`` where the
-    trace holds no such calls. ``outside_operators_ns`` is what no operator, runtime call or overhead of any recorded
-    thread covers, per step: Python itself, waiting, and work on threads that the profiler does not record.
+    as one. ``overlapping_steps`` counts the steps' marks that were left out: they began before an earlier one had
+    ended, or stand on another thread. ``read_cpu_ns`` is the union of the spans that read a batch (stepprof's own
+    label, a DataLoader's), per step. The union of the host's calls that copy between host and device is parted in two:
+    ``transfer_waiting_ns`` is the time before a copy began on a device that was busy with earlier work, which the call
+    waits for; ``transfer_cpu_ns`` is the rest. Both are ``None`` where the device was not seen, where the trace holds
+    no calls of the runtime, where calls that copy have no device event, and where clocks differ; they are 0 in a step
+    without such calls. ``outside_operators_ns`` is what no operator, runtime call or overhead of any recorded thread
+    covers, per step: Python itself, waiting, and work on threads that the profiler does not record.
     ``compilation_cpu_ns`` is the union of the compiler's timed events, per step, and ``compilations`` their number.
-    ``unwarmed`` counts what a warm step does not do any more. ``devices``, ``launches`` and ``copies`` are empty unless
-    the device's side was seen; ``shapes``, ``modules`` and ``memory`` unless they were asked for. ``messages`` is what
-    the profiler wrote to standard error or warned about meanwhile, paths removed.
+    ``unwarmed`` counts what a warm step does not do any more (calls of a stream-ordered pool of memory are usual).
+    ``devices``, ``launches`` and ``copies`` are empty unless the device's side was seen; ``shapes``, ``modules`` and
+    ``memory`` unless they were asked for. ``messages`` is what the profiler wrote to standard error or warned about
+    meanwhile, paths removed.
     """
 
     steps: tuple[int, ...]
     elapsed_ns: tuple[int, ...]
     whole_trace: bool = False
     read_cpu_ns: tuple[int, ...] = ()
+    overlapping_steps: int = 0
     transfer_cpu_ns: tuple[int, ...] | None = None
+    transfer_waiting_ns: tuple[int, ...] | None = None
     outside_operators_ns: tuple[int, ...] = ()
     compilations: tuple[int, ...] = ()
     compilation_cpu_ns: tuple[int, ...] = ()

@@ -103,6 +103,8 @@ def test_counters_of_the_host() -> None:
     assert counters(host_window()) == {
         "operator calls": (4, 3),
         "copies": (0, 2),
+        "recompilations": (0, 0),
+        "compiled regions": (0, 0),
         "calls of aten::linear": (1, 1),
         "calls of aten::addmm": (2, 0),
         "calls of aten::between": (1, 0),
@@ -225,6 +227,7 @@ def test_device_work_of_operators_that_overlap_in_part() -> None:
 def test_counters_of_the_device() -> None:
     found = counters(device_window())
     assert found["kernel launches"] == (1, 1)
+    assert found["graph launches"] == (0, 0)
     assert found["synchronizations"] == (1, 1)
     assert found["device copies"] == (0, 1)
     assert found["device copied bytes"] == (0, 0)
@@ -255,7 +258,7 @@ def test_launches_without_a_device_are_not_zero_work() -> None:
     assert window.device.status == "not observed"
     assert window.device.work_ns is None
     assert all(cost.device_work_ns is None for cost in window.regions + window.operators)
-    assert not {"device copies", "kernel launches", "synchronizations"} & set(counters(window))
+    assert not {"device copies", "kernel launches", "graph launches", "synchronizations"} & set(counters(window))
 
 
 def test_names_are_stored_printable() -> None:

@@ -64,6 +64,7 @@ def test_classes_may_overlap() -> None:
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", True),
         ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclWorkElem)", True),
         ("rcclGenericKernel", True),
+        ("mscclKernel_Sum_half_Simple_Fast(ncclDevComm*)", True),
         ("void at::native::nccl_like_kernel", False),
         ("gemm", False),
     ],
@@ -120,8 +121,6 @@ def test_idle_while_reading() -> None:
         ((launch(1, 12), kernel(1, 20, 10), launch(2, 45), launch(3, 25), kernel(2, 50, 5), kernel(3, 50, 5)), 10),
         # A later kernel of the same launch of a graph.
         ((call("cudaGraphLaunch", 1, 12, 1), kernel(1, 20, 10), kernel(1, 50, 10)), 10),
-        # A kernel before its launch: the clocks differ, the launch is late in any case.
-        ((launch(1, 12), kernel(1, 20, 10), launch(2, 55), kernel(2, 50, 10)), 10 + 20),
         # The first work of the trace, launched before the step: the device had never been busy.
         ((launch(1, 5), kernel(1, 20, 10), launch(2, 12), kernel(2, 30, 10)), 10),
         # A piece of work that takes no time does not end a gap.
@@ -162,10 +161,27 @@ def test_launches() -> None:
     assert (counters["kernel launches"], counters["graph launches"]) == ((2,), (1,))
 
 
-def test_a_queue_delay_can_be_negative() -> None:
-    launches = reduced(STEP, launch(1, 30), kernel(1, 20, 1)).launches
+def test_clocks_that_differ_leave_no_delay_and_no_late_launch() -> None:
+    """The same window 40 us apart: by the device's clock no launch is late, and every delay is wrong by as much."""
+    window = reduced(STEP, launch(1, 30, 5), kernel(1, 20, 1), launch(2, 60), kernel(2, 70, 2))
+    (use,) = window.devices
+    assert (use.busy_ns, use.idle_late_launch_ns) == ((3_000,), None)
+    launches = window.launches
     assert launches is not None
-    assert (launches.median_queue_ns, launches.largest_queue_ns) == (-10_000, -10_000)
+    assert (launches.calls, launches.median_kernel_ns) == ((2,), 1_500)
+    assert (launches.median_queue_ns, launches.largest_queue_ns) == (None, None)
+    assert (window.transfer_cpu_ns, window.transfer_waiting_ns) == (None, None)
+
+
+def test_late_launches_of_the_same_window_whole_and_cut() -> None:
+    """The gap that the missing kernel would have ended is not late any more: a number would be too low."""
+    whole = (launch(1, 20), kernel(1, 21, 10), launch(2, 80), kernel(2, 81, 10))
+    assert device(*whole).idle_late_launch_ns == (11_000 + 50_000,)
+    window = reduced(STEP, *whole[:-1])
+    assert window.device.status == "incomplete"
+    assert (window.devices[0].idle_late_launch_ns, window.devices[0].idle_ns) == (None, (90_000,))
+    assert window.launches is not None
+    assert window.launches.largest_queue_ns == 1_000
 
 
 def test_no_kernel_matched_is_no_number() -> None:
@@ -180,7 +196,7 @@ def test_copies_by_kind_and_size() -> None:
         call("cudaMemcpyAsync", 1, 20, 6),
         copy(1, 30, 10, size=64),
         call("cudaMemcpyAsync", 2, 40, 6),
-        copy(2, 35, 10, size=64),
+        copy(2, 42, 3, size=64),
         copy(-1, 60, 1, name=DTOH, size=4),
         step(1, 120, 100),
         call("cudaMemcpyAsync", 3, 130, 6, tid=2),
@@ -189,8 +205,17 @@ def test_copies_by_kind_and_size() -> None:
         copy(5, 145, 5, size=64),
     )
     assert window.copies == (
-        CopyGroup(kind=HTOD, size_bytes=64, calls=(2, 2), work_ns=(15_000, 10_000), recurring=True),
-        CopyGroup(kind=DTOH, size_bytes=4, calls=(1, 0), work_ns=(1_000, 0), recurring=False),
+        CopyGroup(
+            kind=HTOD,
+            size_bytes=64,
+            calls=(2, 2),
+            work_ns=(13_000, 10_000),
+            recurring=True,
+            direction="host to device",
+        ),
+        CopyGroup(
+            kind=DTOH, size_bytes=4, calls=(1, 0), work_ns=(1_000, 0), recurring=False, direction="device to host"
+        ),
     )
     assert window.transfer_cpu_ns == (12_000, 10_000)
 
@@ -201,20 +226,64 @@ def test_one_step_shows_no_recurrence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "over_the_bus"),
+    ("name", "direction"),
     [
-        (HTOD, True),
-        (DTOH, True),
-        ("Memcpy DtoD (Device -> Device)", False),
-        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", True),
-        ("Memcpy D2M (DEVICE -> MEMORY(Unknown))", True),
-        ("Memcpy H2D (HOST -> DEVICE)", True),
-        ("Memcpy D2D (DEVICE -> DEVICE)", False),
+        (HTOD, "host to device"),
+        (DTOH, "device to host"),
+        ("Memcpy DtoD (Device -> Device)", "within the device"),
+        ("Memcpy PtoP (Device -> Device)", "between devices"),
+        ("Memcpy M2D (MEMORY(Unknown) -> DEVICE)", "host to device"),
+        ("Memcpy D2M (DEVICE -> MEMORY(Unknown))", "device to host"),
+        ("Memcpy H2D (HOST -> DEVICE)", "host to device"),
+        ("Memcpy D2H (DEVICE -> HOST)", "device to host"),
+        ("Memcpy D2D (DEVICE -> DEVICE)", "within the device"),
+        ("CopyHostToDevice", "host to device"),
+        ("CopyDeviceToHost", "device to host"),
+        ("CopyDeviceToDevice", "within the device"),
+        ("MEMCPY", "unknown"),
+        ("Memcpy HtoH (Pageable -> Pageable)", "unknown"),
     ],
 )
-def test_transfer_by_name(name: str, over_the_bus: bool) -> None:
+def test_directions_by_name(name: str, direction: str) -> None:
     window = reduced(STEP, call("cudaMemcpyAsync", 1, 20, 6), copy(1, 30, 1, name=name))
+    assert [group.direction for group in window.copies] == [direction]
+    over_the_bus = direction in ("host to device", "device to host")
     assert window.transfer_cpu_ns == (6_000 if over_the_bus else 0,)
+
+
+@pytest.mark.parametrize(
+    ("copied", "busy", "cpu_us", "waiting_us"),
+    [
+        ((850, 2), (0, 850), 20, 830),  # loss.item(): all but the copy is waiting
+        ((850, 2), (100, 400), 550, 300),  # only a busy device is waited for
+        ((850, 2), (860, 950), 850, 0),
+        ((25, 2), (0, 25), 845, 5),
+        ((871, 2), (100, 300), 850, 0),  # the call had returned before its copy began
+    ],
+)
+def test_waiting_in_a_call_that_copies_is_no_transfer(
+    copied: tuple[int, int], busy: tuple[int, int], cpu_us: int, waiting_us: int
+) -> None:
+    begin, end = busy
+    window = reduced(
+        step(0, 0, 1000),
+        call("cudaMemcpyAsync", 1, 20, 850),
+        copy(1, *copied, name=DTOH),
+        kernel(-1, begin, end - begin),
+        kernel(-1, 30, 900, device=1),
+    )
+    assert (window.transfer_cpu_ns, window.transfer_waiting_ns) == ((1000 * cpu_us,), (1000 * waiting_us,))
+
+
+def test_a_graph_with_copies_is_launched_not_transferred() -> None:
+    window = reduced(STEP, call("cudaGraphLaunch", 1, 20, 6), kernel(1, 30, 1), copy(1, 32, 1))
+    assert (window.transfer_cpu_ns, window.transfer_waiting_ns) == ((0,), (0,))
+
+
+def test_a_copy_that_was_not_seen_is_no_zero() -> None:
+    window = reduced(STEP, launch(1, 20), kernel(1, 25, 5), call("cudaMemcpyAsync", 2, 40, 6))
+    assert (window.device.status, window.transfer_cpu_ns, window.transfer_waiting_ns) == ("incomplete", None, None)
+    assert not {"device copies", "device copied bytes"} & {counter.name for counter in window.counters}
 
 
 def test_transfer_is_not_known_without_calls() -> None:

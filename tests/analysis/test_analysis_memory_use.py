@@ -4,8 +4,7 @@ import pytest
 from trace_events import Event, any_trace, label, memory, operator, step, trace_of
 
 from pytest_stepprof.analysis.window.breakdown import reduce_window
-from pytest_stepprof.analysis.window.memory_use import reduce_memory
-from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, find_steps
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX
 from pytest_stepprof.record.window import HolderMemory, MemoryUse
 
 
@@ -15,8 +14,7 @@ def moment(ts: float, size: int, *, tid: int | str = 1, kind: int = 0, index: in
 
 
 def uses(*events: Event) -> tuple[MemoryUse, ...]:
-    trace = trace_of(*events)
-    return reduce_memory(trace, find_steps(trace))
+    return reduce_window(trace_of(*events), device_expected=False).memory
 
 
 def use(*events: Event) -> MemoryUse:
@@ -139,7 +137,7 @@ def test_a_thread_that_is_written_in_two_ways_is_one() -> None:
 
 def test_a_real_step_on_a_device() -> None:
     trace = any_trace("nvidia_h100_infer_bert_small.json.gz")
-    found = {one.device: one for one in reduce_memory(trace, find_steps(trace))}["cuda:0"]
+    found = {one.device: one for one in reduce_window(trace, device_expected=False).memory}["cuda:0"]
     level = trace.memory.size_bytes[trace.memory.device_type == 1]
     assert found.allocations == (int((level > 0).sum()),)
     assert found.peak_bytes == (int(level.cumsum().max()),)

@@ -26,6 +26,10 @@ def owners(steps: Steps, *moments_us: int) -> list[int]:
     return steps.index_of(np.array(moments_us) * 1000).tolist()
 
 
+def on_thread_2(*events: Event) -> list[Event]:
+    return [{**event, "tid": 2} for event in events]
+
+
 def test_steps_of_the_profiler() -> None:
     steps = find_steps(
         trace_of(step(8, 60, 20), step(7, 10, 40), label("ProfilerStep#x", 0, 5), label("forward", 0, 5))
@@ -33,6 +37,46 @@ def test_steps_of_the_profiler() -> None:
     assert (steps.numbers, spans(steps)) == ((7, 8), [(10, 50), (60, 80)])
     assert owners(steps, 9, 10, 49, 55, 60, 79, 80) == [-1, 0, 0, 0, 1, 1, -1]
     assert steps.until_ns.tolist() == [60_000, 80_000]
+
+
+@pytest.mark.parametrize(
+    ("marks", "numbers", "extents", "left_out"),
+    [
+        # One begins while another runs: nothing is counted twice.
+        ([step(0, 0, 500), step(1, 100, 100), step(2, 150, 300)], (0,), [(0, 500)], 2),
+        ([step(0, 0, 100), step(1, 50, 100), step(2, 160, 40)], (0, 2), [(0, 100), (160, 200)], 1),
+        ([step(3, 0, 100), step(3, 0, 100), step(4, 100, 50)], (3, 4), [(0, 100), (100, 150)], 1),
+        # Of two threads, the one with more steps; of two with as many, the one that begins first.
+        ([step(3, 10, 90), step(4, 100, 90), *on_thread_2(step(3, 0, 80))], (3, 4), [(10, 100), (100, 190)], 1),
+        ([step(3, 10, 90), step(4, 100, 90), *on_thread_2(step(7, 5, 80), step(8, 90, 9))], (7, 8),
+         [(5, 85), (90, 99)], 2),
+        # Whole microseconds that were rounded.
+        ([step(0, 0, 101), step(1, 100, 101), step(2, 200, 100)], (0, 1, 2), [(0, 100), (100, 200), (200, 300)], 0),
+    ],
+)  # fmt: skip
+def test_steps_share_no_time(
+    marks: list[Event], numbers: tuple[int, ...], extents: list[tuple[int, int]], left_out: int
+) -> None:
+    trace = trace_of(*marks)
+    steps = find_steps(trace)
+    assert (steps.numbers, spans(steps), steps.overlapping) == (numbers, extents, left_out)
+    window = reduce_window(trace, device_expected=False)
+    assert window.overlapping_steps == left_out
+    assert sum(window.elapsed_ns) <= 1000 * (max(end for _, end in extents) - min(start for start, _ in extents))
+
+
+def test_what_lies_between_two_cycles_of_a_schedule_belongs_to_no_step() -> None:
+    """After step 3 the profiler waits and warms up: step 10 does not follow it."""
+    steps = find_steps(trace_of(*(step(number, 10 * number, 8) for number in (2, 3, 10, 11))))
+    assert owners(steps, 20, 29, 30, 37, 38, 99, 100, 109, 117, 118) == [0, 0, 1, 1, -1, -1, 2, 2, 3, -1]
+    assert steps.until_ns.tolist() == [30_000, 38_000, 110_000, 118_000]
+
+
+def test_events_a_century_apart() -> None:
+    trace = trace_of(operator("aten::mm", -3.9e15, 2), operator("aten::mm", 3.9e15, 2))
+    assert reduce_window(trace, device_expected=False, steps=whole_trace(trace)).elapsed_ns == (
+        7_800_000_000_000_002_000,
+    )
 
 
 def test_the_wait_at_the_end_belongs_to_no_step() -> None:
@@ -51,7 +95,7 @@ def test_occurrences_of_a_label() -> None:
         label("train", 80, 10, tid=2),
     )
     steps = find_steps(trace, label="train")
-    assert (steps.numbers, spans(steps)) == ((0, 1, 2), [(10, 40), (40, 50), (80, 90)])
+    assert (steps.numbers, spans(steps), steps.overlapping) == ((0, 1, 2), [(10, 40), (40, 50), (80, 90)], 1)
     assert owners(steps, 9, 10, 39, 40, 50, 60, 89, 90) == [-1, 0, 0, 1, -1, -1, 2, -1]
     window = reduce_window(trace, device_expected=False, steps=steps)
     assert [(cost.name, cost.calls) for cost in window.operators] == [("aten::mm", (1, 0, 0))]

@@ -12,8 +12,11 @@ from window_reference import US, Moment, Reference, Span
 
 from pytest_stepprof.analysis.window import groups, nesting, regions
 from pytest_stepprof.analysis.window.breakdown import reduce_window
-from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, READ_LABEL
-from pytest_stepprof.record.window import Window
+from pytest_stepprof.analysis.window.device_side import device_side
+from pytest_stepprof.analysis.window.device_use import device_uses
+from pytest_stepprof.analysis.window.host_side import host_side, reading
+from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, READ_LABEL, find_steps
+from pytest_stepprof.record.window import DeviceUse, Window
 
 END = 24
 HTOD, DTOD = "Memcpy HtoD (Pageable -> Device)", "Memcpy DtoD (Device -> Device)"
@@ -93,6 +96,14 @@ def both(steps: list[tuple[int, int]], spans: list[Span], memories: Iterable[Mom
     return window, Reference(steps, everything, memories)
 
 
+def with_lateness(steps: list[tuple[int, int]], spans: list[Span]) -> tuple[DeviceUse, ...]:
+    """What would be said of late launches if all clocks agreed, which those of random events seldom do."""
+    trace = trace_of(*map(event, [*marks(steps), *spans]))
+    found = find_steps(trace)
+    read = reading(trace, host_side(trace, found))
+    return device_uses(device_side(trace, found), found, read, lateness_known=True)
+
+
 def figures(record: msgspec.Struct, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
@@ -132,13 +143,19 @@ def test_device_work_of_labels_modules_and_operators(
 @given(active_steps(), st.lists(host_spans, max_size=4), st.lists(calls, max_size=8), st.lists(works, max_size=8))
 def test_devices(steps: list[tuple[int, int]], spans: list[Span], called: list[Span], work: list[Span]) -> None:
     window, reference = both(steps, [*spans, *called, *work])
-    reading = {time for span in spans if span.name == READ_LABEL for time in span.moments}
-    assert window.read_cpu_ns == reference.clipped(reading)
+    read = {time for span in spans if span.name == READ_LABEL for time in span.moments}
+    assert window.read_cpu_ns == reference.clipped(read)
     if window.device.status == "not observed":
         assert not window.devices
         return
-    expected = {number: reference.device(number, reading) for number in {one.device for one in work}}
+    expected = {number: reference.device(number, read) for number in {one.device for one in work}}
     expected = {n: device for n, device in expected.items() if any(device["busy_ns"]) or any(device["work_ns"])}
+    late = {number: device["idle_late_launch_ns"] for number, device in expected.items()}
+    assert {use.device: use.idle_late_launch_ns for use in with_lateness(steps, [*spans, *called, *work])} == late
+    early = sum(reference.is_early(one) for one in work)
+    assert window.device.early_events == early
+    if early or window.device.status == "incomplete":
+        expected = {number: {**device, "idle_late_launch_ns": None} for number, device in expected.items()}
     assert {found.device: figures(found, expected[found.device]) for found in window.devices} == expected
     together = zip(*(device["work_ns"] for device in expected.values()), strict=True)
     assert window.device.work_ns == (tuple(map(sum, together)) or (0,) * len(steps))
@@ -156,9 +173,10 @@ def test_calls_copies_and_waiting(steps: list[tuple[int, int]], called: list[Spa
     if window.device.status == "not observed":
         assert (window.copies, window.launches, window.transfer_cpu_ns) == ((), None, None)
         return
-    bus = {id(call): call for one in work if one.name == HTOD and (call := reference.call_of(one))}
-    transfer = set().union(*(call.moments for call in bus.values()))
-    assert window.transfer_cpu_ns == (reference.clipped(transfer) if called else None)
+    known = called and not any(map(reference.is_early, work)) and not reference.unanswered_copies()
+    transfer, waiting = reference.transfer(HTOD)
+    assert window.transfer_cpu_ns == (reference.clipped(transfer) if known else None)
+    assert window.transfer_waiting_ns == (reference.clipped(waiting) if known else None)
     for found in window.copies:
         mine = [w for w in work if w.kind == "copy" and (w.name, w.size) == (found.kind, found.size_bytes)]
         parts = [[w for w in mine if reference.step_of_work(w) == row] for row in range(len(steps))]
@@ -167,6 +185,33 @@ def test_calls_copies_and_waiting(steps: list[tuple[int, int]], called: list[Spa
         assert found.recurring == (len(steps) > 1 and len(set(found.calls)) == 1)
     copied = sum(one.kind == "copy" and reference.step_of_work(one) >= 0 for one in work)
     assert sum(sum(found.calls) for found in window.copies) == copied
+
+
+@st.composite
+def copying_calls(draw: st.DrawFn) -> list[Span]:
+    """Calls with their copies, which begin inside the call or after it, beside whatever keeps a device busy."""
+    spans = []
+    for number in range(1, draw(st.integers(2, 5))):
+        start, duration = draw(starts), draw(st.integers(0, 10))
+        begin = start + draw(st.integers(0, 12))
+        thread, device = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+        spans.append(Span("call", "cudaMemcpyAsync", start, duration, thread, number))
+        name = draw(st.sampled_from([HTOD, HTOD, DTOD]))
+        spans.append(Span("copy", name, begin, draw(st.integers(0, 3)), correlation=number, device=device))
+    busy = st.builds(Span, st.just("kernel"), st.just("k"), starts, st.integers(1, 8), device=st.integers(0, 1))
+    return [*spans, *draw(st.lists(busy, max_size=4))]
+
+
+@settings(max_examples=80, deadline=None)
+@given(active_steps(), copying_calls())
+def test_transfer_and_waiting(steps: list[tuple[int, int]], spans: list[Span]) -> None:
+    window, reference = both(steps, spans)
+    if window.device.status == "not observed":
+        return
+    transfer, waiting = reference.transfer(HTOD)
+    assert window.transfer_cpu_ns == reference.clipped(transfer)
+    assert window.transfer_waiting_ns == reference.clipped(waiting)
+    assert not transfer & waiting
 
 
 @settings(max_examples=80, deadline=None)
@@ -189,6 +234,8 @@ def test_launches(steps: list[tuple[int, int]], spans: list[Span], called: list[
     assert window.launches.calls == tuple(map(len, parts))
     assert window.launches.without_operator == tuple(sum(c.thread not in on for c in part) for part in parts)
     assert window.launches.launch_cpu_ns == tuple(US * len(set().union(*(c.moments for c in part))) for part in parts)
+    if any(map(reference.is_early, work)):
+        queue = []
     assert window.launches.largest_queue_ns == (queue[-1] if queue else None)
     if len(queue) % 2:
         assert window.launches.median_queue_ns == queue[len(queue) // 2]

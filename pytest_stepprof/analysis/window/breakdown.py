@@ -8,7 +8,7 @@ from pytest_stepprof.analysis.findings import find
 from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.call_costs import operator_costs, shape_costs
 from pytest_stepprof.analysis.window.completeness import observe
-from pytest_stepprof.analysis.window.copies import copy_groups, transfer_cpu_ns
+from pytest_stepprof.analysis.window.copies import copy_groups, transfer
 from pytest_stepprof.analysis.window.counting import compiler_counters, counters, operator_counters
 from pytest_stepprof.analysis.window.device_side import device_side
 from pytest_stepprof.analysis.window.device_use import device_uses
@@ -24,33 +24,38 @@ from pytest_stepprof.record.window import OperatorCost, ShapeCost, Window
 _Cost = TypeVar("_Cost", OperatorCost, ShapeCost)
 
 
-def reduce_window(trace: Trace, *, device_expected: bool, steps: Steps | None = None) -> Window:
+def reduce_window(trace: Trace, *, device_expected: bool | None, steps: Steps | None = None) -> Window:
     """Reduce a trace to the record of its active steps, which are the profiler's own unless others are given.
 
-    ``device_expected`` says that device activity was asked for; it decides how the absence of device events is
-    explained, never whether absent events count as zero. Times are ns; tuples hold one value per active step. Parts of
-    a step (reading, transfer, idle, busy) are clipped to its own span on the host.
+    ``device_expected`` says whether device activity was asked for, ``None`` where nobody knows, as of a file; it
+    decides how the absence of device events is explained, never whether absent events count as zero. Times are ns;
+    tuples hold one value per active step. Parts of a step (reading, transfer, idle, busy) are clipped to its own span
+    on the host.
 
     Raises:
-        TraceError: the trace holds no active step.
+        TraceError: the trace holds no active step, or its tables of names and steps would be far larger than itself.
     """
     steps = find_steps(trace) if steps is None else steps
     window = _reduced(trace, steps, device_expected=device_expected)
     return msgspec.structs.replace(window, findings=find(window))
 
 
-def _reduced(trace: Trace, steps: Steps, *, device_expected: bool) -> Window:
+def _reduced(trace: Trace, steps: Steps, *, device_expected: bool | None) -> Window:
     host, device = host_side(trace, steps), device_side(trace, steps)
     observation = observe(trace, device, steps, device_expected=device_expected)
+    lateness_known = not observation.late_launch_reason
     seen = None if observation.status == "not observed" else device
     operators = operator_costs(trace, host, steps, seen)
     read, compiled = reading(trace, host), compilations(trace, steps)
+    transferred = None if seen is None else transfer(trace, seen, steps)
     return Window(
         steps=steps.numbers,
         elapsed_ns=tuple((steps.end_ns - steps.start_ns).tolist()),
         whole_trace=steps.whole_trace,
         read_cpu_ns=within_steps_ns(read, steps),
-        transfer_cpu_ns=None if seen is None else transfer_cpu_ns(trace, seen, steps),
+        overlapping_steps=steps.overlapping,
+        transfer_cpu_ns=transferred.cpu_ns if transferred else None,
+        transfer_waiting_ns=transferred.waiting_ns if transferred else None,
         outside_operators_ns=outside_operators_ns(trace, host, steps),
         compilations=compiled.events,
         compilation_cpu_ns=compiled.cpu_ns,
@@ -62,11 +67,11 @@ def _reduced(trace: Trace, steps: Steps, *, device_expected: bool) -> Window:
         memory=memory_uses(trace, host, steps),
         counters=(
             *counters(trace, operators, steps, device, observation),
-            *compiler_counters(trace, compiled),
+            *compiler_counters(compiled),
             *operator_counters(operators),
         ),
         device=observation,
-        devices=() if seen is None else device_uses(seen, steps, read),
+        devices=() if seen is None else device_uses(seen, steps, read, lateness_known=lateness_known),
         launches=None if seen is None else launch_use(seen, host, steps),
         copies=() if seen is None else copy_groups(trace, seen, steps),
         synchronizations=synchronization_costs(trace, device, steps),

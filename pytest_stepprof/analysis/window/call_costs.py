@@ -10,7 +10,7 @@ from pytest_stepprof.analysis.traces.reader import Kind, Trace
 from pytest_stepprof.analysis.window.device_side import DeviceSide
 from pytest_stepprof.analysis.window.groups import GroupedSpans, folded_unions, totals, unions
 from pytest_stepprof.analysis.window.host_side import HostSide
-from pytest_stepprof.analysis.window.selection import Mask, by_step, numbered, steps_apart
+from pytest_stepprof.analysis.window.selection import Mask, by_step, numbered, steps_apart, table_size
 from pytest_stepprof.analysis.window.steps import Steps
 from pytest_stepprof.analysis.window.timeline import Integers
 from pytest_stepprof.record.window import OperatorCost, ShapeCost
@@ -40,7 +40,7 @@ class _CallCosts(NamedTuple):
 def operator_costs(trace: Trace, host: HostSide, steps: Steps, seen: DeviceSide | None) -> tuple[OperatorCost, ...]:
     """Return the cost of each operator of the active steps, in the order of their first starts."""
     groups = _by_name(trace, host)
-    costs = _call_costs(host, groups, steps, seen)
+    costs = _call_costs(host, groups, steps, seen, cells=table_size(len(groups.keys), steps, trace))
     return tuple(
         OperatorCost(
             name=printable(trace.names[groups.keys[group]]),
@@ -58,7 +58,7 @@ def shape_costs(trace: Trace, host: HostSide, steps: Steps, seen: DeviceSide | N
     if not trace.shapes:
         return ()
     groups = _by_name_and_shapes(trace, host)
-    costs = _call_costs(host, groups, steps, seen)
+    costs = _call_costs(host, groups, steps, seen, cells=table_size(len(groups.keys), steps, trace))
     found = []
     for group in costs.in_time():
         name, shapes = divmod(groups.keys[group], len(trace.shapes))
@@ -94,13 +94,13 @@ def _is_operator(host: HostSide, rows: Integers) -> Mask:
     return operator
 
 
-def _call_costs(host: HostSide, groups: _Groups, steps: Steps, seen: DeviceSide | None) -> _CallCosts:
-    """Cost the calls of each group, one block of the nesting after the other.
+def _call_costs(host: HostSide, groups: _Groups, steps: Steps, seen: DeviceSide | None, *, cells: int) -> _CallCosts:
+    """Cost the calls of each group, one block of the nesting after the other; ``cells`` is groups times steps.
 
     The total counts the outermost calls of a recursion once: it is the union on each thread, added up over threads.
     """
     size = len(groups.keys)
-    calls, first_ns = np.zeros(size * len(steps), dtype=np.int64), np.full(size, np.iinfo(np.int64).max)
+    calls, first_ns = np.zeros(cells, dtype=np.int64), np.full(size, np.iinfo(np.int64).max)
     self_ns, total_ns = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     for block in host.nesting.blocks:
         group = groups.of(block)

@@ -7,7 +7,7 @@ import numpy as np
 from pytest_stepprof.analysis.traces.reader import Kind, Trace
 from pytest_stepprof.analysis.window.device_side import DeviceSide
 from pytest_stepprof.analysis.window.selection import per_step
-from pytest_stepprof.analysis.window.steps import Steps, has_compiled_regions
+from pytest_stepprof.analysis.window.steps import Steps
 from pytest_stepprof.analysis.window.waiting import synchronizations
 from pytest_stepprof.analysis.window.warmth import Compilations
 from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost
@@ -33,10 +33,8 @@ def counters(
     )
 
 
-def compiler_counters(trace: Trace, compiled: Compilations) -> tuple[Counter, ...]:
-    """Count compiled frames and calls of compiled functions, where torch.compile was at work."""
-    if not has_compiled_regions(trace):
-        return ()
+def compiler_counters(compiled: Compilations) -> tuple[Counter, ...]:
+    """Count compiled frames and calls of compiled functions: a known 0 where torch.compile was not at work."""
     return _counter("recompilations", compiled.frames), _counter("compiled regions", compiled.regions)
 
 
@@ -46,16 +44,16 @@ def operator_counters(operators: tuple[OperatorCost, ...]) -> tuple[Counter, ...
 
 
 def _calls_together(operators: Sequence[OperatorCost], steps: Steps) -> tuple[int, ...]:
-    return tuple(sum(cost.calls[step] for cost in operators) for step in range(len(steps)))
+    every = [(0,) * len(steps), *(cost.calls for cost in operators)]
+    return tuple(map(sum, zip(*every, strict=True)))
 
 
 def _calls_of_host(trace: Trace, steps: Steps, device: DeviceSide) -> tuple[Counter, ...]:
     if not len(device.calls):
         return ()
-    graphs = per_step(device.call_step[device.graph_launch], steps)
     return (
         _counter("kernel launches", per_step(device.call_step[device.kernel_launch], steps)),
-        *((_counter("graph launches", graphs),) if any(graphs) else ()),
+        _counter("graph launches", per_step(device.call_step[device.graph_launch], steps)),
         _counter("synchronizations", per_step(device.call_step[synchronizations(trace, device)], steps)),
     )
 

@@ -13,7 +13,10 @@ from pytest_stepprof.analysis.window.timeline import Integers
 
 _KERNEL_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|KernelLaunch")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-_COMMUNICATION = re.compile(r"^(nccl|rccl|oneccl)\w*Kernel|^rccl", re.IGNORECASE)
+# CUDA, HIP, and what XPU's two runtimes call it. Copies between arrays of the host alone have other names.
+_COPY_CALL = re.compile(r"^(cuda|cu|hip)Memcpy|Enqueue\w*(Memcpy|BufferCopy)|AppendMemoryCopy")
+# NCCL, AMD's RCCL and the algorithms of MSCCL inside it, and Intel's oneCCL.
+_COMMUNICATION = re.compile(r"^(nccl|rccl|msccl|oneccl)\w*Kernel|^rccl", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class DeviceSide:
     of the call that launched it, or -1 where the trace holds none (graph replays on some devices). ``launch_ns`` and
     ``launch_thread`` say when and on which thread that call began; without a call, when the work itself began, and -1.
     ``device`` numbers the devices from 0: ``devices`` are their numbers in the trace. ``communication`` marks kernels
-    that exchange data between devices: they may be waiting for another rank, not working.
+    that exchange data between devices: they may be waiting for another rank, not working. ``ambiguous`` counts the
+    pieces of work whose number stands at calls of several processes, so that nobody knows which of them launched it.
     """
 
     work: Events
@@ -39,6 +43,8 @@ class DeviceSide:
     call_step: Integers
     kernel_launch: Mask
     graph_launch: Mask
+    copy_call: Mask
+    ambiguous: int
 
     @property
     def launched(self) -> Integers:
@@ -50,6 +56,11 @@ class DeviceSide:
     def kernel_launches(self) -> Integers:
         """The rows of the calls of the active steps that launch one kernel each; graph launches stand for many."""
         return np.flatnonzero(self.kernel_launch & (self.call_step >= 0))
+
+    @property
+    def early(self) -> int:
+        """How many pieces of the active steps' work start before the call that launched them."""
+        return int(((self.step >= 0) & (self.call >= 0) & (self.work.start_ns < self.launch_ns)).sum())
 
     def kernels_of_launches(self) -> Integers:
         """Return the rows of the kernels that these calls launched."""
@@ -80,6 +91,8 @@ def device_side(trace: Trace, steps: Steps) -> DeviceSide:
     """
     work, calls = trace.of_kind(*DEVICE_WORK_KINDS), trace.of_kind(Kind.RUNTIME)
     call = _matching_rows(work.correlation, calls.correlation)
+    ambiguous = (call >= 0) & np.isin(work.correlation, _of_several_processes(trace, calls))
+    call[ambiguous] = -1
     launched = call >= 0
     launch_ns = work.start_ns.copy()
     launch_ns[launched] = calls.start_ns[call[launched]]
@@ -99,7 +112,25 @@ def device_side(trace: Trace, steps: Steps) -> DeviceSide:
         call_step=steps.index_of(calls.start_ns),
         kernel_launch=named(trace, calls.name, _KERNEL_LAUNCH.search),
         graph_launch=named(trace, calls.name, _GRAPH_LAUNCH.search),
+        copy_call=named(trace, calls.name, _COPY_CALL.search),
+        ambiguous=int(ambiguous.sum()),
     )
+
+
+def processes_of(trace: Trace, thread: Integers) -> Integers:
+    """Return a number for the process of each thread, which is given by its place among the trace's threads."""
+    numbers: dict[str, int] = {}
+    process = [numbers.setdefault(str(process), len(numbers)) for process, _ in trace.threads]
+    return np.array(process, dtype=np.int64)[thread]
+
+
+def _of_several_processes(trace: Trace, calls: Events) -> Integers:
+    """Return the numbers that calls of more than one process carry: each process counts its launches from 1."""
+    if len({str(process) for process, _ in trace.threads}) < 2:
+        return np.zeros(0, dtype=np.int64)
+    pairs = np.unique(np.stack((calls.correlation, processes_of(trace, calls.thread))), axis=1)
+    numbers, processes = np.unique(pairs[0], return_counts=True)
+    return numbers[processes > 1]
 
 
 def _matching_rows(wanted: Integers, correlations: Integers) -> Integers:

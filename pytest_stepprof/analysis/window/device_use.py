@@ -27,22 +27,25 @@ class _Work(NamedTuple):
     launch_ns: Integers
 
 
-def device_uses(side: DeviceSide, steps: Steps, reading: Intervals) -> tuple[DeviceUse, ...]:
+def device_uses(side: DeviceSide, steps: Steps, reading: Intervals, *, lateness_known: bool) -> tuple[DeviceUse, ...]:
     """Return the timeline of every device that worked for an active step, or during one.
 
     Times per step are clipped to the step's own span on the host, so that busy and idle time add up to it. A fill
-    counts as computing. ``reading`` is when the host reads a batch.
+    counts as computing. ``reading`` is when the host reads a batch. ``lateness_known`` says that launches can be put
+    beside the device's own times: all work was seen, and its clock is the host's.
     """
     order = np.argsort(side.device, kind="stable")
     limits = np.searchsorted(side.device[order], np.arange(len(side.devices) + 1))
     uses = (
-        _device_use(number, side, order[limits[device] : limits[device + 1]], steps, reading)
+        _device_use(number, side, order[limits[device] : limits[device + 1]], steps, reading, lateness_known)
         for device, number in enumerate(side.devices)
     )
     return tuple(use for use in uses if any(use.busy_ns) or any(use.work_ns))
 
 
-def _device_use(number: int, side: DeviceSide, rows: Integers, steps: Steps, reading: Intervals) -> DeviceUse:
+def _device_use(
+    number: int, side: DeviceSide, rows: Integers, steps: Steps, reading: Intervals, lateness_known: bool
+) -> DeviceUse:
     everything = _work(side, rows)
     busy = union(everything.start_ns, everything.end_ns)
     communicates, copies = side.communication[rows], side.work.kind[rows] == Kind.COPY
@@ -53,6 +56,7 @@ def _device_use(number: int, side: DeviceSide, rows: Integers, steps: Steps, rea
     low_ns = int(steps.start_ns[0])
     idle = _gaps(busy, low_ns, int(steps.end_ns.max()))
     communication_ns = _clipped(communication, steps)
+    late_ns = _clipped(_before_late_launches(everything, busy, low_ns), steps)
     ours = rows[side.step[rows] >= 0]
     return DeviceUse(
         device=number,
@@ -65,7 +69,7 @@ def _device_use(number: int, side: DeviceSide, rows: Integers, steps: Steps, rea
         communication_alone_ns=_tuple(communication_ns - _clipped(intersection(communication, beside), steps)),
         idle_ns=_tuple(steps.end_ns - steps.start_ns - _clipped(busy, steps)),
         idle_while_reading_ns=_tuple(_clipped(intersection(idle, reading), steps)),
-        idle_late_launch_ns=_tuple(_clipped(_before_late_launches(everything, busy, low_ns), steps)),
+        idle_late_launch_ns=_tuple(late_ns) if lateness_known else None,
         kernels=per_step(side.step[ours[side.work.kind[ours] == Kind.KERNEL]], steps),
         **_window(_work(side, ours)),
     )

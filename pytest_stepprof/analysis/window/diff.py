@@ -7,10 +7,15 @@ Times are profiled: they say where to look, never how much faster or slower anyt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from pytest_stepprof.analysis.counters import compare_counters
-from pytest_stepprof.record.window import DeviceUse, LaunchUse, MemoryUse, SynchronizationCost, Window
+from pytest_stepprof.analysis.listing import counted
+from pytest_stepprof.record.comparison import CounterChange
+from pytest_stepprof.record.window import Counter, DeviceUse, LaunchUse, MemoryUse, SynchronizationCost, Window
 from pytest_stepprof.record.window_diff import CostChange, CostKind, QuantityChange, WindowDiff
 
+ELAPSED_TIME = "ns/step, elapsed time"
 CPU_TIME = "ns/step, CPU time"
 DEVICE_WORK = "ns/step, device work"
 WAITING = "ns/step, waiting"
@@ -21,7 +26,14 @@ ELAPSED = "elapsed"
 
 _Costs = dict[str, tuple[float, float | None]]
 
-_OF_A_DEVICE: tuple[tuple[str, str, Callable[[DeviceUse], tuple[int, ...]]], ...] = (
+_OF_THE_TIMELINE: tuple[tuple[str, Callable[[Window], tuple[int, ...] | None]], ...] = (
+    (ELAPSED, lambda window: window.elapsed_ns),
+    ("reading the batch", lambda window: window.read_cpu_ns),
+    ("calls that copy between host and device", lambda window: window.transfer_cpu_ns),
+    ("outside of operators", lambda window: window.outside_operators_ns),
+    ("compiling", lambda window: window.compilation_cpu_ns),
+)
+_OF_A_DEVICE: tuple[tuple[str, str, Callable[[DeviceUse], tuple[int, ...] | None]], ...] = (
     ("busy", DEVICE_WORK, lambda use: use.busy_ns),
     ("computing", DEVICE_WORK, lambda use: use.compute_ns),
     ("copying", DEVICE_WORK, lambda use: use.copy_ns),
@@ -33,7 +45,6 @@ _OF_A_DEVICE: tuple[tuple[str, str, Callable[[DeviceUse], tuple[int, ...]]], ...
 )
 _OF_THE_LAUNCHES: tuple[tuple[str, str, Callable[[LaunchUse], tuple[int, ...]]], ...] = (
     ("launching kernels", CPU_TIME, lambda use: use.launch_cpu_ns),
-    ("kernel launches", CALLS, lambda use: use.calls),
     ("kernels as short as their launch", CALLS, lambda use: use.short_kernels),
 )
 _OF_THE_MEMORY: tuple[tuple[str, str, Callable[[MemoryUse], tuple[int, ...]]], ...] = (
@@ -55,7 +66,7 @@ def diff_windows(before: Window, after: Window) -> WindowDiff:
     return WindowDiff(
         quantities=seen,
         costs=tuple(costs),
-        counters=compare_counters(before.counters, after.counters),
+        counters=_counters(before.counters, after.counters),
         remarks=tuple(_remarks(before, after)),
     )
 
@@ -70,6 +81,21 @@ def change_of(change: CostChange | QuantityChange) -> float:
     return 0.0 if change.before is None or change.after is None else change.after - change.before
 
 
+def _counters(before: Sequence[Counter], after: Sequence[Counter]) -> tuple[CounterChange, ...]:
+    """Whatever changed for certain, in both directions; a gate looks for growth alone.
+
+    Where active steps differ, a decrease is certain if it is a growth seen from the other side.
+    """
+    changes = compare_counters(before, after)
+    named = {change.name for change in changes}
+    backwards = [change for change in compare_counters(after, before) if change.name not in named]
+    return (*changes, *(_mirrored(change) for change in backwards))
+
+
+def _mirrored(change: CounterChange) -> CounterChange:
+    return msgspec.structs.replace(change, before=change.after, after=change.before, gated=False, warned=False)
+
+
 def _mean(values: Sequence[int] | None) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -79,14 +105,16 @@ def _quantity(name: str, unit: str, before: Sequence[int] | None, after: Sequenc
 
 
 def _of_the_host(before: Window, after: Window) -> Iterator[QuantityChange]:
-    yield _quantity(ELAPSED, CPU_TIME, before.elapsed_ns, after.elapsed_ns)
-    yield _quantity("reading the batch", CPU_TIME, before.read_cpu_ns, after.read_cpu_ns)
-    yield _quantity("calls that copy between host and device", CPU_TIME, before.transfer_cpu_ns, after.transfer_cpu_ns)
-    yield _quantity("outside of operators", CPU_TIME, before.outside_operators_ns, after.outside_operators_ns)
-    yield _quantity("compiling", CPU_TIME, before.compilation_cpu_ns, after.compilation_cpu_ns)
-    for name, unit, values in _OF_THE_LAUNCHES:
-        sides = (values(side.launches) if side.launches else None for side in (before, after))
+    """Spans on the host's timeline hold waiting and Python alike: they are elapsed time, and no CPU time."""
+    for name, values in _OF_THE_TIMELINE:
+        yield _quantity(name, ELAPSED_TIME, values(before), values(after))
+    calls = (_counted("kernel launches", window) for window in (before, after))
+    yield _quantity("kernel launches", CALLS, *calls)
+    for name, unit, of_launches in _OF_THE_LAUNCHES:
+        sides = (of_launches(side.launches) if side.launches else None for side in (before, after))
         yield _quantity(name, unit, *sides)
+    copying = (window.transfer_waiting_ns for window in (before, after))
+    yield _quantity("waiting in calls that copy", WAITING, *copying)
     yield from _of_the_synchronizations(before, after)
 
 
@@ -96,6 +124,12 @@ def _of_the_synchronizations(before: Window, after: Window) -> Iterator[Quantity
     for name in {**then, **now}:
         waits = [_waiting(name, calls, window) for calls, window in ((then, before), (now, after))]
         yield _quantity(f"waiting in {name}", WAITING, *waits)
+
+
+def _counted(name: str, window: Window) -> tuple[int, ...] | None:
+    """The calls that a counter has, whether the device's side was seen or not."""
+    found = (counter.per_step for counter in window.counters if counter.name == name and counter.per_step)
+    return next(found, window.launches.calls if window.launches else None)
 
 
 def _synchronizations(window: Window) -> dict[str, SynchronizationCost]:
@@ -113,10 +147,18 @@ def _waiting(name: str, calls: Mapping[str, SynchronizationCost], window: Window
 def _of_the_devices(before: Window, after: Window) -> Iterator[QuantityChange]:
     then, now = ({use.device: use for use in window.devices} for window in (before, after))
     for device in sorted({**then, **now}):
+        sides = ((then.get(device), before), (now.get(device), after))
         for name, unit, values in _OF_A_DEVICE:
-            sides = (values(use) if use else None for use in (then.get(device), now.get(device)))
-            yield _quantity(f"device {device} {name}", unit, *sides)
+            numbers = (values(use) if use else _of_a_resting_device(unit, window) for use, window in sides)
+            yield _quantity(f"device {device} {name}", unit, *numbers)
     yield _quantity("bytes copied on or to devices", BYTES, _copied_bytes(before), _copied_bytes(after))
+
+
+def _of_a_resting_device(unit: str, window: Window) -> tuple[int, ...] | None:
+    """What a device did that is not in a window whose device side was seen whole: nothing, all of the step long."""
+    if window.device.status != "observed" or unit == WAITING:
+        return None
+    return (0,) * len(window.steps)
 
 
 def _copied_bytes(window: Window) -> tuple[int, ...] | None:
@@ -226,4 +268,4 @@ def _device_remarks(before: Window, after: Window) -> Iterator[str]:
             yield f"the device was seen in part only {side} ({device.reason}): the missing part is no 0"
     counts = len(before.devices), len(after.devices)
     if counts[0] != counts[1]:
-        yield f"before there are {counts[0]} devices at work, after {counts[1]}"
+        yield f"{counted(counts[0], 'device')} at work before, {counts[1]} after"

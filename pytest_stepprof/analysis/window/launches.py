@@ -13,11 +13,14 @@ from pytest_stepprof.record.window import SHORT_KERNEL_NS, LaunchUse
 
 
 def launch_use(side: DeviceSide, host: HostSide, steps: Steps) -> LaunchUse:
-    """Describe the calls that launch one kernel each, and their kernels. Launches of graphs are not among them."""
+    """Describe the calls that launch one kernel each, and their kernels. Launches of graphs are not among them.
+
+    Where clocks differ, nothing is known of queue delays: all are off by the difference, not only those below 0.
+    """
     rows, kernels = side.kernel_launches, side.kernels_of_launches()
     step, start_ns = side.call_step[rows], side.calls.start_ns[rows]
     duration_ns = side.work.duration_ns[kernels]
-    queue_ns = side.work.start_ns[kernels] - side.launch_ns[kernels]
+    queue_ns = (side.work.start_ns[kernels] - side.launch_ns[kernels])[: 0 if side.early else None]
     merged = unions(GroupedSpans(step, start_ns, start_ns + side.calls.duration_ns[rows]))
     recorded = np.isin(side.calls.thread[rows], np.unique(host.thread[host.kind == Kind.OPERATOR]))
     return LaunchUse(

@@ -7,7 +7,7 @@ import numpy as np
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.traces.reader import Kind, Trace
 from pytest_stepprof.analysis.window.groups import GroupedSpans, Line, unions
-from pytest_stepprof.analysis.window.host_side import HostSide, host_side
+from pytest_stepprof.analysis.window.host_side import HostSide
 from pytest_stepprof.analysis.window.regions import LabelSpans, is_module, label_spans, module_path
 from pytest_stepprof.analysis.window.selection import by_step, per_step
 from pytest_stepprof.analysis.window.steps import Steps, is_region
@@ -40,16 +40,11 @@ class _Curve(NamedTuple):
         return np.maximum.reduceat(np.append(self.level_bytes, _LEAST), limits)[::2]
 
 
-def reduce_memory(trace: Trace, steps: Steps) -> tuple[MemoryUse, ...]:
+def memory_uses(trace: Trace, host: HostSide, steps: Steps) -> tuple[MemoryUse, ...]:
     """Reduce what a trace says of memory to one record per device; empty where memory was not recorded.
 
     Levels are sums of sizes, so they are exact, and relative: what was there before is not in the trace.
     """
-    return memory_uses(trace, host_side(trace, steps), steps) if len(trace.memory) else ()
-
-
-def memory_uses(trace: Trace, host: HostSide, steps: Steps) -> tuple[MemoryUse, ...]:
-    """Do the same with a host's side that is there already."""
     if not len(trace.memory):
         return ()
     labels = label_spans(trace, host, steps, lambda name: is_region(name) or is_module(name))

@@ -10,7 +10,7 @@ from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.device_side import DeviceSide
 from pytest_stepprof.analysis.window.groups import GroupedSpans, lengths_ns, totals, unions
 from pytest_stepprof.analysis.window.host_side import HostSide
-from pytest_stepprof.analysis.window.selection import by_step, named, numbered, steps_apart
+from pytest_stepprof.analysis.window.selection import by_step, named, numbered, steps_apart, table_size
 from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX, Steps, is_region
 from pytest_stepprof.analysis.window.timeline import Integers
 from pytest_stepprof.record.window import ModuleCost, RegionCost
@@ -39,7 +39,7 @@ class _LabelCosts(NamedTuple):
 def region_costs(trace: Trace, host: HostSide, steps: Steps, seen: DeviceSide | None) -> tuple[RegionCost, ...]:
     """Return the cost of each region that starts in an active step, in the order of their first starts."""
     labels = label_spans(trace, host, steps, is_region)
-    costs = _costs(labels, host, steps, seen)
+    costs = _costs(labels, host, steps, seen, groups=table_size(len(labels.names), steps, trace))
     return tuple(
         RegionCost(
             name=printable(trace.names[name]),
@@ -55,7 +55,7 @@ def region_costs(trace: Trace, host: HostSide, steps: Steps, seen: DeviceSide | 
 def module_costs(trace: Trace, host: HostSide, steps: Steps, seen: DeviceSide | None) -> tuple[ModuleCost, ...]:
     """Return the cost of each module that has a label, as ``region_costs``."""
     labels = label_spans(trace, host, steps, is_module)
-    costs = _costs(labels, host, steps, seen)
+    costs = _costs(labels, host, steps, seen, groups=table_size(len(labels.names), steps, trace))
     return tuple(
         ModuleCost(
             path=module_path(trace.names[name]),
@@ -92,9 +92,8 @@ def label_spans(trace: Trace, host: HostSide, steps: Steps, wanted: Callable[[st
     return LabelSpans(names[order].tolist(), rows, steps_apart(place[group], host.step[rows], steps))
 
 
-def _costs(labels: LabelSpans, host: HostSide, steps: Steps, seen: DeviceSide | None) -> _LabelCosts:
+def _costs(labels: LabelSpans, host: HostSide, steps: Steps, seen: DeviceSide | None, *, groups: int) -> _LabelCosts:
     rows, group = labels.rows, labels.group
-    groups = len(labels.names) * len(steps)
     spans = unions(GroupedSpans(group, host.start_ns[rows], host.end_ns[rows]))
     work = [None] * len(labels.names) if seen is None else by_step(_launched_inside_ns(spans, groups, seen), steps)
     return _LabelCosts(

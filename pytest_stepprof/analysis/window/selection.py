@@ -8,8 +8,12 @@ import numpy.typing as npt
 from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.steps import Steps
 from pytest_stepprof.analysis.window.timeline import Integers
+from pytest_stepprof.errors import TraceError
 
 Mask = npt.NDArray[np.bool_]
+
+_CELLS = 2**20
+_CELLS_PER_EVENT = 4
 
 
 def named(trace: Trace, name: Integers, fits: Callable[[str], object]) -> Mask:
@@ -29,6 +33,23 @@ def numbered(values: Integers, below: int) -> tuple[Integers, Integers]:
     place = np.zeros(below, dtype=np.int64)
     place[present] = np.arange(len(present))
     return present, place
+
+
+def table_size(rows: int, steps: Steps, trace: Trace) -> int:
+    """Return how many cells a table has with a value for each row and step, so that it can be made.
+
+    Ordinary traces have fewer cells than events; a file can be written that has far more, and would fill the memory.
+
+    Raises:
+        TraceError: it is one of these.
+    """
+    cells, most = rows * len(steps), _CELLS + _CELLS_PER_EVENT * len(trace.events)
+    if cells > most:
+        raise TraceError(
+            f"{rows} names in {len(steps)} steps make a table of {cells} cells; expected at most {most} for a trace of "
+            f"{len(trace.events)} events. Take fewer active steps, another label, or the whole trace as one step."
+        )
+    return cells
 
 
 def per_step(rows: Integers, steps: Steps) -> tuple[int, ...]:

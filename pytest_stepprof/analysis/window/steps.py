@@ -23,15 +23,17 @@ _STEP = re.compile(r"^ProfilerStep#(\d{1,18})$")
 _COMPILER_NOTE = re.compile(r"_data: \w+=|^## Call CompiledFxGraph ")
 _COMPILATION = re.compile(r"\(dynamo_timed\)$")
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region")
+_ROUNDING_NS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
     """The active steps in order: their numbers as the profiler counts them, and their spans on the host in ns.
 
-    ``thread`` is the one that the steps are marked on, or -1. ``contiguous`` says that what lies between two steps is
-    the earlier one's, as the profiler's own bookkeeping is; occurrences of a label are not. ``whole_trace`` says that
-    the trace as it is stands for one step.
+    ``thread`` is the one that the steps are marked on, or -1. ``contiguous`` says that what lies between two steps
+    whose numbers follow each other is the earlier one's, as the profiler's own bookkeeping is; occurrences of a label
+    are not. ``whole_trace`` says that the trace as it is stands for one step. ``overlapping`` counts the marks that
+    were left out so that no two steps share any time.
     """
 
     numbers: tuple[int, ...]
@@ -40,48 +42,52 @@ class Steps:
     thread: int = -1
     contiguous: bool = True
     whole_trace: bool = False
+    overlapping: int = 0
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def until_ns(self) -> Integers:
-        """When each step's extent ends: contiguous steps, but the last, last until the next one starts."""
-        return np.append(self.start_ns[1:], self.end_ns[-1:]) if self.contiguous else self.end_ns
+        """When each step's extent ends: with its own span, or when the next one starts that follows it directly."""
+        if not self.contiguous:
+            return self.end_ns
+        numbers = np.array(self.numbers, dtype=np.int64)
+        followed = numbers[1:] == numbers[:-1] + 1
+        return np.append(np.where(followed, self.start_ns[1:], self.end_ns[:-1]), self.end_ns[-1:])
 
     def index_of(self, points_ns: Integers) -> Integers:
-        """Return the row of the step that each moment belongs to, or -1.
-
-        A contiguous step lasts until the next one starts; the last step ends with its own span, and so does every step
-        that is not contiguous.
-        """
+        """Return the row of the step in whose extent each moment lies, or -1."""
         row = np.searchsorted(self.start_ns, points_ns, side="right") - 1
-        own = row == len(self) - 1 if self.contiguous else row >= 0
-        return np.where(own & (points_ns >= self.end_ns[row]), -1, row)
+        return np.where(points_ns < self.until_ns[row], row, -1)
 
 
 def find_steps(trace: Trace, *, label: str | None = None) -> Steps:
     """Find the profiler's steps by their annotations on the host; with a label, take each occurrence of it as a step.
 
-    Occurrences of the label are numbered from 0; one that begins before an earlier one has ended is not counted.
+    Steps share no time: of the marks of several threads those of the thread with most of them are taken, and none that
+    begins before an earlier one has ended. Occurrences of a label are taken from all threads, and numbered from 0.
 
     Raises:
         TraceError: there is none.
     """
     if label is not None:
         return _occurrences(trace, label)
-    marks, numbers = _profiler_steps(trace)
-    if not len(marks):
+    labels = trace.of_kind(Kind.ANNOTATION)
+    every = labels.take(np.isin(labels.name, trace.name_indices(_STEP)))
+    if not len(every):
         raise TraceError(
             "The trace holds no ProfilerStep. Expected one annotation per active step: profile with a schedule and "
             "call step() after every step."
         )
+    marks = _apart(every.take(every.thread == _thread_of_most(every)))
     waits = np.sort(_named(trace, SYNCHRONIZE_LABEL).start_ns)
     return Steps(
-        numbers=tuple(numbers),
+        numbers=tuple(int(trace.names[name].partition("#")[2]) for name in marks.name.tolist()),
         start_ns=marks.start_ns,
-        end_ns=_until_the_first(waits, marks.start_ns, marks.end_ns),
+        end_ns=_until_the_first(waits, marks.start_ns, _ends_apart(marks)),
         thread=int(marks.thread[0]),
+        overlapping=len(every) - len(marks),
     )
 
 
@@ -103,11 +109,28 @@ def whole_trace(trace: Trace) -> Steps:
     )
 
 
-def _profiler_steps(trace: Trace) -> tuple[Events, list[int]]:
-    labels = trace.of_kind(Kind.ANNOTATION)
-    marks = labels.take(np.isin(labels.name, trace.name_indices(_STEP)))
-    marks = marks.take(np.lexsort((marks.end_ns, marks.start_ns)))
-    return marks, [int(trace.names[name].partition("#")[2]) for name in marks.name.tolist()]
+def _thread_of_most(marks: Events) -> int:
+    """Return the thread on which most of the marks are, of several ones that on which the first of all is."""
+    threads, counts = np.unique(marks.thread, return_counts=True)
+    leading = threads[counts == counts.max()]
+    first = np.argmin(np.where(np.isin(marks.thread, leading), marks.start_ns, np.iinfo(np.int64).max))
+    return int(marks.thread[first])
+
+
+def _apart(marks: Events) -> Events:
+    """Sort by start, and leave out what begins before an earlier one has ended.
+
+    Rounding of whole microseconds makes neighbours overlap by one of them.
+    """
+    marks = marks.take(np.lexsort((-marks.end_ns, marks.start_ns)))
+    latest_ns = np.maximum.accumulate(marks.end_ns) - _ROUNDING_NS
+    later = marks.start_ns[1:] > marks.start_ns[:-1]
+    return marks.take(np.concatenate(([True], later & (marks.start_ns[1:] >= latest_ns[:-1]))))
+
+
+def _ends_apart(marks: Events) -> Integers:
+    """Return the ends of marks that are apart, but for the rounding."""
+    return np.minimum(marks.end_ns, np.append(marks.start_ns[1:], marks.end_ns[-1:]))
 
 
 def _until_the_first(waits_ns: Integers, start_ns: Integers, end_ns: Integers) -> Integers:
@@ -128,15 +151,14 @@ def _occurrences(trace: Trace, label: str) -> Steps:
     else:
         names = ", ".join(repr(printable(name)) for name in user_labels(trace)[:10]) or "none"
         raise TraceError(f"The label {printable(label)!r} is not in the trace. Labels there: {names}.")
-    found = found.take(np.argsort(found.start_ns, kind="stable"))
-    latest_ns = np.maximum.accumulate(found.end_ns)
-    found = found.take(np.concatenate(([True], found.start_ns[1:] >= latest_ns[:-1])))
+    marks = _apart(found)
     return Steps(
-        numbers=tuple(range(len(found))),
-        start_ns=found.start_ns,
-        end_ns=found.end_ns,
-        thread=int(found.thread[0]),
+        numbers=tuple(range(len(marks))),
+        start_ns=marks.start_ns,
+        end_ns=_ends_apart(marks),
+        thread=int(marks.thread[0]),
         contiguous=False,
+        overlapping=len(found) - len(marks),
     )
 
 

@@ -2,11 +2,11 @@
 
 from itertools import pairwise
 
-from pytest_stepprof.analysis.listing import first_few
-from pytest_stepprof.analysis.traces.reader import Trace
-from pytest_stepprof.analysis.window.completeness import before_their_launch
-from pytest_stepprof.analysis.window.device_side import device_side
-from pytest_stepprof.analysis.window.steps import whole_trace
+import numpy as np
+
+from pytest_stepprof.analysis.listing import counted, first_few
+from pytest_stepprof.analysis.traces.reader import Kind, Trace
+from pytest_stepprof.analysis.window.device_side import processes_of
 from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.window import Window
 
@@ -14,13 +14,15 @@ from pytest_stepprof.record.window import Window
 def validity_notices(trace: Trace, window: Window, *, device_kind: str | None = None) -> tuple[Notice, ...]:
     """Return what is doubtful about a window and the trace that it was reduced from; nothing for a clean one.
 
-    ``device_kind`` is what was measured on (``cpu``, ``cuda``, ...), ``None`` where only a file is there: then launches
-    without device events tell that a device was at work.
+    ``device_kind`` is what was measured on (``cpu``, ``cuda``, ...), ``None`` where only a file is there: then what
+    its host's side shows tells whether a device was at work.
     """
     return (
         *_of_steps(window),
+        *_of_marks(window),
+        *_of_processes(trace),
         *_of_device(window, device_kind),
-        *_of_clocks(trace),
+        *_of_clocks(window),
         *_of_threads(window),
         *_of_dropped_events(trace),
         *_of_negative_durations(trace),
@@ -40,10 +42,11 @@ def _of_steps(window: Window) -> tuple[Notice, ...]:
                 remedy="profile with a schedule and call step() after every step, or name a label that marks steps",
             ),
         )
-    missing = sum(after - before - 1 for before, after in pairwise(window.steps))
+    numbers = sorted(set(window.steps))
+    missing = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
     calls = next((counter.per_step for counter in window.counters if counter.name == "operator calls"), ())
     empty = [str(number) for number, count in zip(window.steps, calls, strict=False) if not count]
-    doubts = [f"{missing} steps are missing between the first and the last"] if missing > 0 else []
+    doubts = [f"{counted(missing, 'step')} missing between the first and the last"] if missing else []
     if empty and any(calls):
         doubts.append(f"{len(empty)} of {len(window.steps)} steps hold no operator ({first_few(empty, 5)})")
     if not doubts:
@@ -58,13 +61,46 @@ def _of_steps(window: Window) -> tuple[Notice, ...]:
     )
 
 
+def _of_marks(window: Window) -> tuple[Notice, ...]:
+    left_out = counted(window.overlapping_steps, "mark")
+    doubts = [f"{left_out} of steps left out, as steps must share no time"] if window.overlapping_steps else []
+    if any(after <= before for before, after in pairwise(window.steps)):
+        doubts.append(f"numbers of steps come again or go back ({first_few(list(map(str, window.steps)), 10)})")
+    if not doubts:
+        return ()
+    return (
+        Notice(
+            code="ambiguous steps",
+            message="; ".join(doubts),
+            remedy="profile one run on one thread into each file; of a label, name one that does not contain itself",
+        ),
+    )
+
+
+def _of_processes(trace: Trace) -> tuple[Notice, ...]:
+    processes = max(_processes(trace, kind) for kind in (Kind.OPERATOR, Kind.RUNTIME))
+    if processes < 2:
+        return ()
+    return (
+        Notice(
+            code="several processes",
+            message=f"events of {processes} processes in one file: what they did at the same time counts together, and "
+            "which of them launched a piece of device work is known only where their numbers differ",
+            remedy="split the file by process, or let each rank write one of its own",
+        ),
+    )
+
+
+def _processes(trace: Trace, kind: Kind) -> int:
+    threads = np.unique(trace.events.thread[trace.events.kind == kind])
+    return len(np.unique(processes_of(trace, threads)))
+
+
 def _of_device(window: Window, device_kind: str | None) -> tuple[Notice, ...]:
-    status = window.device.status
-    if device_kind is None:
-        launched = any(sum(counter.per_step) for counter in window.counters if counter.name == "kernel launches")
-        doubtful = status == "incomplete" or (status == "not observed" and launched)
-    else:
-        doubtful = device_kind != "cpu" and status != "observed"
+    status, unseen = window.device.status, window.device.suspected
+    doubtful = (
+        status == "incomplete" or unseen if device_kind is None else device_kind != "cpu" and status != "observed"
+    )
     if not doubtful:
         return ()
     return (
@@ -77,17 +113,16 @@ def _of_device(window: Window, device_kind: str | None) -> tuple[Notice, ...]:
     )
 
 
-def _of_clocks(trace: Trace) -> tuple[Notice, ...]:
-    if not len(trace.events):
-        return ()
-    early = before_their_launch(device_side(trace, whole_trace(trace)))
+def _of_clocks(window: Window) -> tuple[Notice, ...]:
+    early = window.device.early_events
     if not early:
         return ()
     return (
         Notice(
             code="clock skew",
-            message=f"{early} device events start before the call that launched them: the clocks of host and device "
-            "differ, so queue delays and idle times at a step's borders are off by as much",
+            message=f"{counted(early, 'device event')} before the launch: the clocks of host and "
+            "device differ, so that queue delays, late launches and waiting for copies are not known, and busy and "
+            "idle times are off by as much at a step's borders",
             remedy="rely on unions of device work and on counts; profile again after an update of driver and torch",
         ),
     )
@@ -100,8 +135,8 @@ def _of_threads(window: Window) -> tuple[Notice, ...]:
     return (
         Notice(
             code="unrecorded threads",
-            message=f"{alone} of {sum(window.launches.calls)} kernel launches come from threads on which no operator "
-            "was recorded: their work is in no operator's cost",
+            message=f"{alone} of {counted(sum(window.launches.calls), 'kernel launch', 'kernel launches')} on threads "
+            "without a recorded operator: their work is in no operator's cost",
             remedy="record all threads (torch's _ExperimentalConfig(profile_all_threads=True)), or launch from the "
             "thread that runs the profiler",
         ),
@@ -131,7 +166,7 @@ def _of_negative_durations(trace: Trace) -> tuple[Notice, ...]:
     return (
         Notice(
             code="negative durations",
-            message=f"{trace.negative_durations} events end before they start, and were taken as lasting 0 ns",
+            message=f"{counted(trace.negative_durations, 'event')} with an end before the start, taken as lasting 0 ns",
             remedy="the clock was set back, or the collector is at fault: profile again",
         ),
     )
@@ -145,9 +180,10 @@ def _of_compilation(window: Window) -> tuple[Notice, ...]:
     return (
         Notice(
             code="compilation in the window",
-            message=f"{events} compiler events took {share:.0%} of the active steps: shares and "
+            message=f"{counted(events, 'compiler event')} took {share:.0%} of {_stretch(window)}: shares and "
             "counters are not those of a warm step",
-            remedy="give all batches the same shapes, or raise --stepprof-warmup-steps until nothing compiles any more",
+            remedy="give all batches the same shapes, or profile after more warm-up steps, when nothing compiles any "
+            "more",
         ),
     )
 
@@ -155,14 +191,18 @@ def _of_compilation(window: Window) -> tuple[Notice, ...]:
 def _of_warmth(window: Window) -> tuple[Notice, ...]:
     if not window.unwarmed:
         return ()
-    seen = ", ".join(f"{event.name} {event.count} times" for event in window.unwarmed)
+    seen = ", ".join(f"{event.name} {counted(event.count, 'time')}" for event in window.unwarmed)
     return (
         Notice(
             code="unwarmed",
-            message=f"the active steps still do what a first step does: {seen}",
-            remedy="raise --stepprof-warmup-steps; keep the shapes of the batches the same",
+            message=f"what a warm step does not do any more was seen in {_stretch(window)}: {seen}",
+            remedy="profile after more warm-up steps; keep the shapes of the batches the same",
         ),
     )
+
+
+def _stretch(window: Window) -> str:
+    return "the trace" if window.whole_trace else "the active steps"
 
 
 def _of_options(trace: Trace, window: Window) -> tuple[Notice, ...]:
@@ -186,7 +226,7 @@ def _of_messages(messages: tuple[str, ...]) -> tuple[Notice, ...]:
     return (
         Notice(
             code="profiler message",
-            message=f"the profiler wrote {len(messages)} messages, the first: {messages[0]}",
+            message=f"the profiler wrote {counted(len(messages), 'message')}, the first: {messages[0]}",
             remedy="read them in the record of the window before relying on its numbers",
         ),
     )

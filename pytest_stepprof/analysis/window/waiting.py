@@ -8,7 +8,7 @@ from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.device_side import DeviceSide
 from pytest_stepprof.analysis.window.groups import GroupedSpans, lengths_ns, unions
-from pytest_stepprof.analysis.window.selection import Mask, by_step, named, steps_apart
+from pytest_stepprof.analysis.window.selection import Mask, by_step, named, steps_apart, table_size
 from pytest_stepprof.analysis.window.steps import Steps
 from pytest_stepprof.record.window import SynchronizationCost
 
@@ -32,7 +32,7 @@ def synchronization_costs(trace: Trace, side: DeviceSide, steps: Steps) -> tuple
     rows = np.flatnonzero(synchronizations(trace, side) & (side.call_step >= 0))
     names, group = np.unique(side.calls.name[rows], return_inverse=True)
     apart = steps_apart(group, side.call_step[rows], steps)
-    size = len(names) * len(steps)
+    size = table_size(len(names), steps, trace)
     start_ns = side.calls.start_ns[rows]
     merged = unions(GroupedSpans(apart, start_ns, start_ns + side.calls.duration_ns[rows]))
     calls = by_step(np.bincount(apart, minlength=size), steps)
@@ -41,4 +41,4 @@ def synchronization_costs(trace: Trace, side: DeviceSide, steps: Steps) -> tuple
         SynchronizationCost(name=printable(trace.names[name]), calls=calls[row], waiting_cpu_ns=waiting_ns[row])
         for row, name in enumerate(names.tolist())
     ]
-    return tuple(sorted(found, key=lambda cost: -sum(cost.waiting_cpu_ns)))
+    return tuple(sorted(found, key=lambda cost: (-sum(cost.waiting_cpu_ns), cost.name)))

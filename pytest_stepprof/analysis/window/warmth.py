@@ -17,7 +17,8 @@ _COMPILATION = re.compile(r"\(dynamo_timed\)$")
 # The one event per compiled frame among the many that compiling it makes.
 _FRAME_COMPILATION = re.compile(r"compile_inner \(dynamo_timed\)$")
 _COMPILED_REGION = re.compile(r"^Torch-Compiled Region")
-_UNWARMED = re.compile(r"^(cuda|hip)(Malloc|Free)(Async|FromPoolAsync|Host)?$|^Lazy Function Loading$")
+# Without cudaMallocAsync, cudaMallocFromPoolAsync and cudaFreeAsync: a stream-ordered pool is asked in every step.
+_UNWARMED = re.compile(r"^(cuda|hip)(Malloc|Free)(Host)?$|^Lazy Function Loading$")
 
 
 class Compilations(NamedTuple):
@@ -43,13 +44,14 @@ def compilations(trace: Trace, steps: Steps) -> Compilations:
 
 
 def unwarmed(trace: Trace, steps: Steps) -> tuple[NamedCount, ...]:
-    """Count raw device allocations and loading of kernels in the active steps together, by name."""
+    """Count raw device allocations and loading of kernels in the active steps together, by name, the most first."""
     rows, _ = _starting(trace, steps, _UNWARMED)
     names, counts = np.unique(trace.events.name[rows], return_counts=True)
-    return tuple(
+    found = [
         NamedCount(name=printable(trace.names[name]), count=count)
         for name, count in zip(names.tolist(), counts.tolist(), strict=True)
-    )
+    ]
+    return tuple(sorted(found, key=lambda event: (-event.count, event.name)))
 
 
 def _starting(trace: Trace, steps: Steps, pattern: re.Pattern[str]) -> tuple[Integers, Integers]:
