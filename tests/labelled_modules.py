@@ -36,11 +36,11 @@ def small_net() -> nn.Sequential:
 
 
 def spans(
-    step: Callable[[], object], state: object, *, compiling: bool = False
+    step: Callable[[], object], state: object, *, own_hooks: bool = False
 ) -> dict[str, list[tuple[float, float]]]:
     """The labels of one active step, each with the begins and ends of its spans."""
     labels = ModuleLabels(find_modules("state", state))
-    with labels.attached(compiling=compiling):
+    with labels.attached(own_hooks=own_hooks):
         result = take_window(
             labels.closing(lambda: (step(), None)[1]), request_of(wait=0, active=1), nothing, keep_trace=True
         )
@@ -53,8 +53,8 @@ def spans(
     return found
 
 
-def calls(step: Callable[[], object], state: object, *, compiling: bool = False) -> dict[str, int]:
-    return {path: len(found) for path, found in spans(step, state, compiling=compiling).items()}
+def calls(step: Callable[[], object], state: object, *, own_hooks: bool = False) -> dict[str, int]:
+    return {path: len(found) for path, found in spans(step, state, own_hooks=own_hooks).items()}
 
 
 def inside(inner: tuple[float, float], outer: tuple[float, float]) -> bool:

@@ -1,6 +1,7 @@
 """A measurement against a baseline: conditions, outputs, counters, memory, time, in the order of trust."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,10 +15,10 @@ from pytest_stepprof.analysis.conditions import (
 )
 from pytest_stepprof.analysis.judged import WEIGHT_OF_A_FAILURE, Judged, reason, together
 from pytest_stepprof.analysis.quality import Quality, compare_quality, judge_quality
-from pytest_stepprof.analysis.result_gates import judge_results
+from pytest_stepprof.analysis.result_gates import Results, judge_results
 from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
 from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
-from pytest_stepprof.analysis.work_gates import judge_work
+from pytest_stepprof.analysis.work_gates import Work, judge_work
 from pytest_stepprof.record.comparison import (
     Comparison,
     Gate,
@@ -124,39 +125,71 @@ def compare_test(
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
         return _without_gates(now, "no baseline", (reason("conditions", "decides", text),))
+    pair = _Pair(before, now, before_environment, now_environment)
     quality = compare_quality(before.quality, now.quality)
-    of_time = other_conditions_of_time(before.scenario, now.scenario)
     conditions = other_conditions(before, now, quality_decides=quality.decides)
     if conditions:
-        return _not_comparable(now, (*conditions, *of_time), quality, judge.outputs, baseline)
+        return _not_comparable(now, (*conditions, *pair.of_time), quality, judge.outputs, baseline)
     results = judge_results(before, now, outputs, quality, judge.outputs, accept=accept_results)
-    work = judge_work(
-        before.window,
-        now.window,
-        judge,
-        before_environment=before_environment,
-        after_environment=now_environment,
-        other_conditions=bool(of_time),
-        altered=results.altered,
-    )
     time = time or _time_between(before, now, judge, tests_sharing_level)
-    obstacle = _obstacle_to_time(before_environment, now_environment, of_time) or results.obstacle
+    return _judged_by_gates(pair, results, outputs, time, judge, baseline)
+
+
+class _Pair(NamedTuple):
+    """What is compared with what, and where each was measured."""
+
+    before: Measurement
+    now: Measurement
+    before_environment: Environment | None
+    now_environment: Environment
+
+    @property
+    def of_time(self) -> tuple[str, ...]:
+        """The conditions that differ and forbid to compare times, though not results."""
+        return other_conditions_of_time(self.before.scenario, self.now.scenario)
+
+    def work(self, judge: JudgeSettings, *, altered: bool) -> Work:
+        """Judge what both windows counted."""
+        return judge_work(
+            self.before.window,
+            self.now.window,
+            judge,
+            before_environment=self.before_environment,
+            after_environment=self.now_environment,
+            other_conditions=bool(self.of_time),
+            altered=altered,
+        )
+
+
+def _judged_by_gates(
+    pair: _Pair,
+    results: Results,
+    outputs: OutputComparison | None,
+    time: TimeComparison,
+    judge: JudgeSettings,
+    baseline: str,
+) -> TestComparison:
+    """Put together what all gates say of two measurements whose results may be compared."""
+    work = pair.work(judge, altered=results.altered)
+    of_time = pair.of_time
+    obstacle = _obstacle_to_time(pair.before_environment, pair.now_environment, of_time) or results.obstacle
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
     others_failed = results.failed or work.failed
-    permitted = changes_up_to_quality(before, now)  # without quality, nothing is left of these by now
+    medians = _medians(time, pair.before, pair.now)
+    permitted = changes_up_to_quality(pair.before, pair.now)  # without quality, nothing is left of these by now
     judged: dict[Gate, Judged] = {
         "outputs": results.outputs,
         "quality": results.quality,
         "conditions": _judge_conditions(of_time, permitted, baseline, others_failed=others_failed),
         "counters": work.counters,
         "memory": work.memory,
-        "time": _judge_time(time, _medians(time, before, now), judge, obstacle, decides=not (others_failed or of_time)),
+        "time": _judge_time(time, medians, judge, obstacle, decides=not (others_failed or of_time)),
     }
     failed = tuple(gate for gate, result in judged.items() if result.failed)
     return TestComparison(
-        key=now.test.key,
-        node_id=now.test.node_id,
+        key=pair.now.test.key,
+        node_id=pair.now.test.node_id,
         verdict="regressed" if failed else time.verdict,
         reasons=together(*judged.values()).reasons,
         outputs=outputs,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pytest_stepprof.analysis.counters import (
     compare_counters,
     counter_text,
+    one_sided_counters,
     rule_mode,
     undecided_counters,
     unmatched_patterns,
@@ -33,15 +34,29 @@ def judge_counters(
     gated = [change for change in changes if change.gated]
     reasons = [reason("counters", WEIGHT_OF_A_FAILURE[mode], counter_text(change)) for change in gated]
     reasons += _of_the_others(changes, rules)
-    undecided = undecided_counters(before.counters, after.counters, rules)
-    if undecided:
-        text = f"Not compared, because active steps do not agree on them: {', '.join(undecided)}"
-        reasons.append(reason("counters", "informs", text))
+    reasons += _of_the_undecided(before, after, rules)
     reasons += [
         reason("counters", "warns", f"The counter rule {pattern!r} names no counter of either side")
         for pattern in unmatched_patterns(before.counters, after.counters, rules)
     ]
     return changes, Judged(tuple(reasons), bool(gated) and mode == "fail")
+
+
+def _of_the_undecided(before: Window, after: Window, rules: Sequence[CounterRule]) -> list[Reason]:
+    """A sentence for each kind of counter that the gate would have looked at, and cannot."""
+    suspects, others = undecided_counters(before.counters, after.counters, rules)
+    one_sided = one_sided_counters(before.counters, after.counters, rules)
+    reasons = []
+    if suspects:
+        text = f"More in some active steps, which decides nothing: {first_few(suspects, _NAMED_BY_RULES)}"
+        reasons.append(reason("counters", "warns", text))
+    if others:
+        text = f"Not compared, because active steps do not agree on them: {', '.join(others)}"
+        reasons.append(reason("counters", "informs", text))
+    if one_sided:
+        text = f"Not compared, because one side only has them: {first_few(one_sided, _NAMED, separator='; ')}"
+        reasons.append(reason("counters", "informs", text))
+    return reasons
 
 
 def _of_the_others(changes: Sequence[CounterChange], rules: Sequence[CounterRule]) -> list[Reason]:

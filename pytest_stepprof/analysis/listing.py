@@ -1,4 +1,4 @@
-"""Many names in one line: the first few of them, and how many there are beside these."""
+"""Names and counts in a sentence: the first few of many, all with an ``and``, a number with its noun."""
 
 from collections.abc import Sequence
 
@@ -13,3 +13,13 @@ def first_few(texts: Sequence[str], most: int, *, separator: str = ", ", rest: s
     if left_out <= 0:
         return named
     return f"{named}{' ' if separator == ', ' else separator}and {left_out} {rest}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Write all parts with commas, the last with an ``and``: ``a, b and c``."""
+    return " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Write a number with its noun: ``1 test``, ``2 tests``; ``plural`` is for one that does not end in ``s``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"

@@ -5,20 +5,21 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason
+from pytest_stepprof.analysis.units import byte_sizes
 from pytest_stepprof.record.comparison import MemoryChange
-from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.record.settings import OWN_HOOKS_OPTION, JudgeSettings
 from pytest_stepprof.record.window import MemoryUse, Window
 
 _HOLDERS_NAMED = 3
-_SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def compare_memory(before: Window, after: Window, judge: JudgeSettings) -> tuple[MemoryChange, ...]:
     """Compare the peaks, in bytes, of every device, and of every holder on it, that both windows know.
 
     Each device comes before its holders, those in the order of growth. The largest peak of the active steps stands for
-    a window; ``grew`` says that it is above before x (1 + ``memory_tolerance``) + ``memory_tolerance_bytes``. Peaks of
-    different numbers of steps are not compared: the largest of more steps is larger by itself.
+    a window; ``grew`` says that it is above before x (1 + ``memory_tolerance``) + ``memory_tolerance_bytes``, without
+    the share where a holder's peak lies below the step's start. Peaks of different numbers of steps are not compared:
+    the largest of more steps is larger by itself.
     """
     then = _by_device(before)
     changes: list[MemoryChange] = []
@@ -48,13 +49,11 @@ def judge_memory(before: Window, after: Window, judge: JudgeSettings) -> tuple[t
 
 
 def memory_text(change: MemoryChange) -> str:
-    """Write a change in the unit that its largest number asks for.
+    """Write a change in one unit, with as many decimals as tell its numbers apart.
 
     ``peak memory on cpu 120.0 -> 155.2 MiB in a step, allowed up to 140.0``.
     """
-    sizes = (change.before_bytes, change.after_bytes, change.allowed_bytes)
-    unit, size = next(((unit, size) for unit, size in _SIZES if max(sizes) >= size), ("bytes", 1))
-    before, after, allowed = (f"{value / size:.1f}" if size > 1 else str(value) for value in sizes)
+    (before, after, allowed), unit = byte_sizes((change.before_bytes, change.after_bytes, change.allowed_bytes))
     place = change.device if change.holder is None else f"{change.device} in {change.holder}"
     return f"peak memory on {place} {before} -> {after} {unit} in a step, allowed up to {allowed}"
 
@@ -82,9 +81,10 @@ def _peaks_of_holders(use: MemoryUse) -> Mapping[str, int]:
 
 
 def _change(device: str, holder: str | None, before: int, after: int, judge: JudgeSettings) -> MemoryChange:
-    # As a decimal fraction, lest 10 % of a size end a byte below it.
+    # As a decimal fraction, lest 10 % of a size end a byte below it. A holder can stay below the step's start, if the
+    # step first gives memory back: such a peak is negative, and a share of it is no margin.
     relative = Fraction(str(judge.memory_tolerance))
-    allowed = before + math.floor(before * relative) + judge.memory_tolerance_bytes
+    allowed = before + math.floor(max(before, 0) * relative) + judge.memory_tolerance_bytes
     return MemoryChange(
         device=device,
         holder=holder,
@@ -105,6 +105,8 @@ def _not_comparable(before: Window, after: Window) -> str | None:
             return f"{side} did not record it (--stepprof-memory)"
     if ("record_modules" in before.options) != ("record_modules" in after.options):
         return "labels of modules were recorded on one side only (--stepprof-modules)"
+    if (OWN_HOOKS_OPTION in before.options) != (OWN_HOOKS_OPTION in after.options):
+        return "modules had hooks of their own on one side only (--stepprof-modules beside torch.compile)"
     return None
 
 

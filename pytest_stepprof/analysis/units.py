@@ -1,12 +1,16 @@
-"""Times and ratios as text, in the unit that a scenario declares."""
+"""Numbers as text, each kind in one way wherever it is written: times, ratios, shares, sizes, one value per step."""
 
 import math
+from collections.abc import Callable, Sequence
 
 from pytest_stepprof.record.scenario import Unit
 
 _NS_PER_MS = 1e6
 _NS_PER_S = 1e9
-
+_UNKNOWN = "unknown"
+_BINARY_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_DIGITS = 3
+"""Decimals beyond which sizes that differ are written in bytes."""
 
 LARGEST_VISIBLE = 20
 """Factor of a slowdown beyond which a comparison is called blind."""
@@ -49,6 +53,57 @@ def format_ratio(ratio: float) -> str:
     size = max(ratio, 1 / ratio)
     text = f"{size:.3f}" if size < 1.02 else _significant(size)
     return "1.00x" if float(text) == 1.0 else f"{text}x {'slower' if ratio > 1 else 'faster'}"
+
+
+def milliseconds(ns: float) -> str:
+    """Write a time with three significant digits, ``9.00 ms``; ``0 ms`` for nothing, ``unknown`` for no time at all.
+
+    Times of one sentence or one column are all written so, that they can be compared at a glance.
+    """
+    if not (math.isfinite(ns) and ns >= 0):
+        return _UNKNOWN
+    return "0 ms" if ns == 0 else f"{_significant(ns / _NS_PER_MS)} ms"
+
+
+def microseconds(ns: float) -> str:
+    """Write the time of one kernel or call, which may be negative where two clocks differ: ``12.3 us``."""
+    return f"{ns / 1e3:.1f} us" if math.isfinite(ns) else _UNKNOWN
+
+
+def percent(part: float) -> str:
+    """Write a part of 1 as ``12.5 %``; what is not nothing never reads as 0."""
+    return "<0.1 %" if 0 < part < 0.0005 else f"{100 * part:.1f} %"
+
+
+def byte_size(size_bytes: float) -> str:
+    """Write a number of bytes in the largest binary unit of which there is one: ``64 MiB``, ``1.5 GiB``, ``500 B``."""
+    unit, size = _binary_unit(abs(size_bytes))
+    return f"{size_bytes:.0f} B" if size == 1 else f"{size_bytes / size:.4g} {unit}"
+
+
+def byte_sizes(sizes: Sequence[int]) -> tuple[tuple[str, ...], str]:
+    """Write sizes that stand side by side in one unit, and the unit: that of the largest magnitude.
+
+    They get one decimal, or as many as it takes to tell two different sizes apart; above three it is bytes.
+    """
+    unit, size = _binary_unit(max((abs(one) for one in sizes), default=0))
+    for decimals in range(1, _DIGITS + 1 if size > 1 else 1):
+        texts = tuple(f"{one / size:.{decimals}f}" for one in sizes)
+        if len(set(texts)) == len(set(sizes)):
+            return texts, unit
+    return tuple(map(str, sizes)), "bytes"
+
+
+def per_step(values: Sequence[int], write: Callable[[int], str] = str) -> str:
+    """Write one value per active step as one where all agree, else as a range: ``2``, ``2 to 5``."""
+    if not values:
+        return write(0)
+    lowest, highest = write(min(values)), write(max(values))
+    return lowest if lowest == highest else f"{lowest} to {highest}"
+
+
+def _binary_unit(size_bytes: float) -> tuple[str, int]:
+    return next(((unit, size) for unit, size in _BINARY_UNITS if size_bytes >= size), ("B", 1))
 
 
 def _significant(value: float) -> str:

@@ -24,9 +24,21 @@ _WHERE = "in the window that records memory"
 def memory_request(request: WindowRequest) -> WindowRequest:
     """Return the request for as many steps with allocations recorded, and with nothing else that costs time.
 
-    Allocations on an accelerator are the host's calls, too: the device's own activity is left out.
+    Allocations on an accelerator are the host's calls, too: the device's own activity is left out. Of memory on the
+    host that was taken before recording began, torch does not write that it is given back, so that a step which gives
+    back what the step before it took would look as if it took more: one step more is recorded, and not looked at.
     """
-    return replace(request, record_shapes=False, record_stacks=False, record_memory=True, device_kind="cpu")
+    request = replace(request, record_shapes=False, record_stacks=False, record_memory=True, device_kind="cpu")
+    if not request.first_active:
+        return request
+    from_wait = min(request.wait_steps, 1)
+    return replace(
+        request,
+        wait_steps=request.wait_steps - from_wait,
+        warmup_steps=request.warmup_steps - (1 - from_wait),
+        active_steps=request.active_steps + 1,
+        lead_in_steps=1,
+    )
 
 
 @contextmanager

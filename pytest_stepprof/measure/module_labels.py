@@ -1,23 +1,22 @@
 """Labels around the forward pass of every module of a state, for as long as a window lasts.
 
-Hooks of all modules together (``register_module_forward_hook``, which torch has for profilers) are what opens and
-closes them: torch's own ``TransformerEncoderLayer`` looks at hooks of its own modules and then takes another way
-through its forward pass, and a module that has none looks as it always did. Where ``torch.compile`` is at work it is
-the other way round: older torch compiles anew because of the former and does not mind the latter.
+Which hooks open and close them: see ``module_hooks``.
 """
 
+import inspect
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.profiler import record_function
 
-from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.labels import printable, refused_label
+from pytest_stepprof.analysis.listing import counted, first_few
 from pytest_stepprof.analysis.window.steps import MODULE_LABEL_PREFIX
+from pytest_stepprof.measure.module_hooks import hooks_of_all, hooks_of_each, looks_at_hooks
 from pytest_stepprof.measure.state.capture import modules_within
 from pytest_stepprof.record.notice import Notice
 
@@ -28,11 +27,29 @@ _BY_SCRIPT = "TorchScript"
 
 @dataclass(frozen=True)
 class FoundModule:
-    """One module and its path. ``closed_by`` is what keeps its insides from being labelled, or itself, too."""
+    """One module and the names that lead to it, none for the only root.
 
-    path: str
+    ``closed_by`` is what keeps its insides from being labelled, or itself, too.
+    """
+
+    names: tuple[str, ...]
     module: torch.nn.Module
     closed_by: str = ""
+
+    @property
+    def path(self) -> str:
+        """The names with dots between them; the only root's is its class's name."""
+        return ".".join(self.names) or type(self.module).__name__
+
+    @property
+    def refused(self) -> str | None:
+        """Why a name on the path must not be stored. The dots are no part of a name: ``0.0.0.0`` is no address."""
+        return next(filter(None, map(refused_label, self.names or (self.path,))), None)
+
+    @property
+    def shown(self) -> str:
+        """What a notice may call it."""
+        return self.path if self.refused is None else f"a {printable(type(self.module).__name__)}"
 
     @property
     def takes_label(self) -> bool:
@@ -59,20 +76,20 @@ def find_modules(name: str, state: object) -> tuple[FoundModule, ...]:
     known = {id(inside) for _, root in roots.values() for inside in _taken_in(root)}
     if len(roots) == 1:
         (_, module), *_ = roots.values()
-        return tuple(_walk(module, type(module).__name__, "", known))
-    return tuple(found for path, module in roots.values() for found in _walk(module, path, f"{path}.", known))
+        return tuple(_walk(module, (), known))
+    return tuple(found for path, module in roots.values() for found in _walk(module, (path,), known))
 
 
-def _walk(module: torch.nn.Module, path: str, prefix: str, known: set[int]) -> Iterator[FoundModule]:
+def _walk(module: torch.nn.Module, names: tuple[str, ...], known: set[int]) -> Iterator[FoundModule]:
     """Give a module and what lies in it, the outer ones first; ``known`` ones are left out and added to."""
     if id(module) in known:
         return
     known.add(id(module))
     closed_by = _closed_by(module)
-    yield FoundModule(path, module, closed_by)
+    yield FoundModule(names, module, closed_by)
     if not closed_by:
         for name, child in module.named_children():
-            yield from _walk(child, f"{prefix}{name}", f"{prefix}{name}.", known)
+            yield from _walk(child, (*names, name), known)
 
 
 def _taken_in(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -93,9 +110,12 @@ class ModuleLabels:
 
     def __init__(self, found: tuple[FoundModule, ...]) -> None:
         self.found = found
-        self._labels = {id(one.module): MODULE_LABEL_PREFIX + one.path for one in found if one.takes_label}
+        taking = (one for one in found if one.takes_label and one.refused is None)
+        self._labels = {id(one.module): MODULE_LABEL_PREFIX + one.path for one in taking}
         self._of_thread = threading.local()
-        self._refused: list[str] = []
+        self._without_hooks: dict[int, str] = {}
+        self._called: set[int] = set()
+        self._come_later: set[int] = set()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -103,18 +123,23 @@ class ModuleLabels:
         return tuple(self._labels.values())
 
     @contextmanager
-    def attached(self, *, compiling: bool) -> Iterator[None]:
+    def attached(self, *, own_hooks: bool) -> Iterator[None]:
         """Label the modules until the block is left, and leave no hook behind.
 
-        ``compiling`` says that ``torch.compile`` is at work in this test.
+        With ``own_hooks`` each module gets hooks of its own, but those that would take another way because of them.
         """
-        self._refused.clear()
-        with ExitStack() as handles:
-            if compiling:
-                self._hook_each(handles)
-            else:
-                handles.callback(register_module_forward_pre_hook(self._begin).remove)
-                handles.callback(register_module_forward_hook(self._end, always_call=True).remove)
+        for seen in (self._without_hooks, self._called, self._come_later):
+            seen.clear()
+        if not own_hooks:
+            with hooks_of_all(self._begin, self._end):
+                yield
+            return
+        modules = [one.module for one in self.found if id(one.module) in self._labels]
+        spared = {id(inside) for module in modules if looks_at_hooks(module) for inside in module.modules()}
+        self._without_hooks.update(dict.fromkeys(spared, "looks at its hooks"))
+        hooked = (module for module in modules if id(module) not in spared)
+        with hooks_of_each(hooked, self._begin, self._end) as refusing:
+            self._without_hooks.update((id(module), _closed_by(module) or _BY_SCRIPT) for module in refusing)
             yield
 
     def closing(self, run_step: Callable[[], None]) -> Callable[[], None]:
@@ -128,25 +153,33 @@ class ModuleLabels:
 
         return run
 
-    def notices(self) -> tuple[Notice, ...]:
-        """Say which modules have no label, and why."""
-        hidden = [f"inside of {one.path} ({one.closed_by})" for one in self.found if one.hides_modules]
-        without = [f"{one.path} ({one.closed_by})" for one in self.found if not one.takes_label]
-        if self.found and not (hidden or without or self._refused):
-            return ()
+    def notices(self, labelled: Collection[str] | None = None) -> tuple[Notice, ...]:
+        """Say which modules have no label, or none around all of their work, and why.
+
+        ``labelled`` are the paths of those that have one in the active steps, where that is known.
+        """
         if not self.found:
             return (no_labels("there is no module in what state= holds or setup= builds"),)
-        return (no_labels(first_few([*without, *hidden, *self._refused], _NAMED)),)
+        said = [text for one in self.found for text in self._why_not(one, labelled)]
+        if self._labels and labelled is not None and not labelled:
+            number = counted(len(self._labels), "module")
+            said.insert(0, f"of {number} with a label no call was recorded in the active steps")
+        return (no_labels(first_few(said, _NAMED)),) if said else ()
 
-    def _hook_each(self, handles: ExitStack) -> None:
-        for one in self.found:
-            if not one.takes_label:
-                continue
-            try:
-                handles.callback(one.module.register_forward_pre_hook(self._begin).remove)
-                handles.callback(one.module.register_forward_hook(self._end, always_call=True).remove)
-            except RuntimeError:  # TorchScript has no hooks of its own
-                self._refused.append(f"{one.path} ({one.closed_by or type(one.module).__name__})")
+    def _why_not(self, one: FoundModule, labelled: Collection[str] | None) -> Iterator[str]:
+        known = id(one.module)
+        if not one.takes_label:
+            yield f"{one.shown} ({one.closed_by})"
+        if one.hides_modules:
+            yield f"inside of {one.shown} ({one.closed_by})"
+        if one.refused is not None:
+            yield f"{one.shown} (a name on its path is refused: {one.refused})"
+        elif known in self._without_hooks:
+            yield f"{one.shown} ({self._without_hooks[known]})"
+        elif known in self._called and labelled is not None and one.path not in labelled:
+            yield f"{one.shown} (called, but no call was recorded in the active steps)"
+        elif known in self._come_later:
+            yield f"{one.shown} in part (what it returns does its work later)"
 
     def _open(self) -> list[tuple[int, record_function]]:
         opened: list[tuple[int, record_function]] | None = getattr(self._of_thread, "opened", None)
@@ -159,13 +192,16 @@ class ModuleLabels:
             return  # what is compiled now stays when the labels are gone
         label = self._labels.get(id(module))
         if label is not None:
+            self._called.add(id(module))
             record = record_function(label)
             record.__enter__()  # type: ignore[no-untyped-call] # torch's own
             self._open().append((id(module), record))
 
-    def _end(self, module: torch.nn.Module, _arguments: Any, _result: Any) -> None:
+    def _end(self, module: torch.nn.Module, _arguments: Any, result: Any) -> None:
         if torch.compiler.is_compiling():
             return
+        if id(module) in self._labels and (inspect.isgenerator(result) or inspect.isawaitable(result)):
+            self._come_later.add(id(module))
         opened = self._open()
         rows = [row for row, (known, _) in enumerate(opened) if known == id(module)]
         if rows:
@@ -183,6 +219,7 @@ def no_labels(which: str) -> Notice:
     return Notice(
         code="modules not labelled",
         message=f"not labelled as modules: {which}",
-        remedy="hand the modules in by state= or setup=, and call them as they are: what torch.compile or TorchScript "
-        "has taken in is not called by Python",
+        remedy="hand the modules in by state= or setup=, and call them as they are, in the step's own thread: no label "
+        "is recorded of copies, of what torch.compile or TorchScript has taken in, and of threads that the profiler "
+        "does not see",
     )

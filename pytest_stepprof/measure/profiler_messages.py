@@ -16,8 +16,9 @@ _READ_BYTES = 1024**2
 _MOST_MESSAGES = 20
 _LONGEST_MESSAGE = 400
 
-# Every session of torch 2.13 announces itself with these lines; they say nothing.
-_ANNOUNCEMENT = re.compile(r"^USDT:")
+# Every session of torch 2.13 announces itself with lines of the first kind. The second kind is written wherever
+# allocations are recorded and a step gives back what it took before: what follows from it is known.
+_SAYS_NOTHING = re.compile(r"^USDT:|Memory block of unknown size was allocated before the profiling started")
 _FROM_PROFILER = re.compile(
     r"^(?:INFO|WARNING|ERROR):|profil|kineto|cupti|roctracer|rocprof|xpti|CUDA is not available", re.I
 )
@@ -70,7 +71,7 @@ class ProfilerMessages:
         with self._file:
             self._file.seek(0)
             text = self._file.read(_READ_BYTES).decode(errors="replace")
-        lines = [line for line in text.splitlines() if not _ANNOUNCEMENT.match(line)]
+        lines = [line for line in text.splitlines() if not _SAYS_NOTHING.search(line)]
         with contextlib.suppress(OSError):
             os.write(_STANDARD_ERROR, "".join(f"{line}\n" for line in lines).encode())
         return lines

@@ -1,11 +1,10 @@
 """A short torch.profiler window around a step, taken so that nothing in it has to be believed: all of it is checked."""
 
 import gc
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
@@ -25,7 +24,8 @@ from pytest_stepprof.analysis.window.steps import (
     user_labels,
 )
 from pytest_stepprof.analysis.window.validity import validity_notices
-from pytest_stepprof.errors import DeviceError, ProfilerError, TraceError, UsageError
+from pytest_stepprof.errors import ProfilerError, TraceError, UsageError
+from pytest_stepprof.measure.profiler_activities import DEVICE_ACTIVITY, activities_of
 from pytest_stepprof.measure.profiler_guard import (
     ProfilerGuard,
     guarded_profilers,
@@ -40,22 +40,15 @@ from pytest_stepprof.record.window import Window
 
 __all__ = ["READ_LABEL", "TakenWindow", "WindowRequest", "refuse_secrets", "take_window"]
 
-# ROCm is "cuda" here, too. torch.profiler has no activity for MPS: there it sees the host only.
-_DEVICE_ACTIVITY = {
-    "cpu": None,
-    "mps": None,
-    "cuda": ProfilerActivity.CUDA,
-    "xpu": ProfilerActivity.XPU,
-}
 _OPTIONS = ("record_shapes", "record_stacks", "record_memory", "record_modules")
-_OTHER_TOOLS = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH")
 
 
 @dataclass(frozen=True)
 class WindowRequest:
     """What to record: steps before and in the window, labels that must be there, and the profiler's options.
 
-    ``record_modules`` says that whoever takes the window has labels put around modules: see ``module_labels``.
+    Of the active steps the first ``lead_in_steps`` are recorded and not looked at. ``record_modules`` says that whoever
+    takes the window has labels put around modules: see ``module_labels``.
     """
 
     wait_steps: int
@@ -66,17 +59,18 @@ class WindowRequest:
     record_stacks: bool = False
     record_memory: bool = False
     record_modules: bool = False
+    lead_in_steps: int = 0
     device_kind: str = "cpu"
 
     @property
     def first_active(self) -> int:
-        """The number of the first active step, as the profiler counts."""
+        """The number of the first active step, as the profiler counts, of a lead-in, too."""
         return self.wait_steps + self.warmup_steps
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of the active steps."""
-        return tuple(range(self.first_active, self.first_active + self.active_steps))
+        return tuple(range(self.first_active + self.lead_in_steps, self.first_active + self.active_steps))
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -119,7 +113,7 @@ def take_window(
         UsageError: the numbers of steps make no window.
     """
     _check(request)
-    activities = _activities(request.device_kind)
+    activities = activities_of(request.device_kind)
     refuse_running_profiler()
     messages = ProfilerMessages()
     try:
@@ -147,28 +141,6 @@ def _check(request: WindowRequest) -> None:
             "active steps; expected at least 0, 0 and 1."
         )
     refuse_secrets(request.regions)
-
-
-def _activities(device_kind: str) -> list[ProfilerActivity]:
-    if device_kind not in _DEVICE_ACTIVITY:
-        raise DeviceError(f"Device kind {device_kind!r} is not known; expected one of {', '.join(_DEVICE_ACTIVITY)}.")
-    activity = _DEVICE_ACTIVITY[device_kind]
-    if activity is None:
-        return [ProfilerActivity.CPU]
-    supported = torch.profiler.supported_activities()  # type: ignore[no-untyped-call] # torch's own
-    if activity not in supported:
-        names = ", ".join(sorted(entry.name for entry in supported))
-        raise DeviceError(
-            f"The profiler of torch {torch.__version__} cannot record {activity.name} activity here (it can: {names}). "
-            "Install a torch built for this device with profiler support, or measure with --stepprof-device=cpu."
-        )
-    attached = [name for name in _OTHER_TOOLS if os.environ.get(name)]
-    if attached and device_kind == "cuda":
-        raise ProfilerError(
-            f"Another tool is attached to the device ({', '.join(attached)} is set); only one can record at a time. "
-            "Run the test without it."
-        )
-    return [ProfilerActivity.CPU, activity]
 
 
 def _record(
@@ -281,20 +253,30 @@ def _read(data: bytes) -> Trace:
 def _reduced(trace: Trace, request: WindowRequest, messages: tuple[str, ...]) -> Window:
     refuse_secrets(user_labels(trace))
     try:
-        steps = find_steps(trace)
-        window = reduce_window(trace, device_expected=_DEVICE_ACTIVITY[request.device_kind] is not None)
+        steps = _after_lead_in(find_steps(trace), request.lead_in_steps)
+        if steps.numbers != request.numbers or steps.overlapping:
+            others = f" and {steps.overlapping} more inside of them" if steps.overlapping else ""
+            raise ProfilerError(
+                f"The trace holds the steps {_listed(steps.numbers)}{others}; expected {_listed(request.numbers)}. "
+                f"Does the step use a profiler with a schedule? {_said(messages)}"
+            )
+        window = reduce_window(trace, device_expected=DEVICE_ACTIVITY[request.device_kind] is not None, steps=steps)
     except TraceError as error:
         raise ProfilerError(f"{error} {_said(messages)}") from error
-    if steps.numbers != request.numbers:
-        raise ProfilerError(
-            f"The trace holds the steps {_listed(steps.numbers)}; expected {_listed(request.numbers)}. "
-            f"Does the step use a profiler with a schedule? {_said(messages)}"
-        )
     _require_regions(trace, steps, request.regions)
     if request.device_kind == "mps":
         unseen = msgspec.structs.replace(window.device, reason="torch.profiler records no MPS activity")
         return msgspec.structs.replace(window, device=unseen)
     return window
+
+
+def _after_lead_in(steps: Steps, left_out: int) -> Steps:
+    return replace(
+        steps,
+        numbers=steps.numbers[left_out:],
+        start_ns=steps.start_ns[left_out:],
+        end_ns=steps.end_ns[left_out:],
+    )
 
 
 def _said(messages: tuple[str, ...]) -> str:

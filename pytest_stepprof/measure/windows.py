@@ -1,5 +1,6 @@
 """The profiler's windows of a measurement: the main one, and where memory was asked for another one after it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,15 +8,16 @@ import msgspec
 import torch
 
 from pytest_stepprof.measure.batches import BatchFeed, Exhausted, read_first
+from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.compile_counts import CompileCounts, compile_counters, compile_counts
 from pytest_stepprof.measure.conditions import compiled
 from pytest_stepprof.measure.memory_window import memory_request, named_as_the_memory_window, with_memory
-from pytest_stepprof.measure.module_labels import ModuleLabels, find_modules, no_labels
+from pytest_stepprof.measure.module_hooks import compiles_anew_for_hooks_of_all, own_hooks_notice
+from pytest_stepprof.measure.module_labels import ModuleLabels, find_modules
 from pytest_stepprof.measure.sampling import Stepper
 from pytest_stepprof.measure.start import Start
-from pytest_stepprof.measure.surroundings import garbage_collection_off
-from pytest_stepprof.measure.window import READ_LABEL, TakenWindow, WindowRequest, refuse_secrets
-from pytest_stepprof.record.notice import Notice
+from pytest_stepprof.measure.window import READ_LABEL, TakenWindow, WindowRequest
+from pytest_stepprof.record.settings import OWN_HOOKS_OPTION
 
 RESTART_LABEL = "stepprof: restart batches"
 
@@ -58,8 +60,12 @@ def _request(start: Start) -> WindowRequest:
 
 
 def _take(start: Start, request: WindowRequest, before: CompileCounts, *, keep_trace: bool) -> TakenWindow:
-    """Take one window from the start's state, without garbage collections inside, as a run is taken."""
-    with garbage_collection_off():
+    """Take one window from the start's state, without garbage collections inside, as a run is taken.
+
+    Nothing is collected before it either: that takes longer than most steps, and the last steps have left no more than
+    the ones inside will.
+    """
+    with collector_waiting():
         start.again()
         stepper, take = start.stepper, start.instruments.take_window
 
@@ -68,18 +74,24 @@ def _take(start: Start, request: WindowRequest, before: CompileCounts, *, keep_t
 
         if not request.record_modules:
             return take(step, request, stepper.device.synchronize, keep_trace=keep_trace)
-        labels = ModuleLabels(find_modules(*start.beginning.named))
-        refuse_secrets(labels.texts)
-        compiling = bool(compiled(start.request)) or compile_counts().graphs > before.graphs
-        with labels.attached(compiling=compiling):
-            taken = take(labels.closing(step), request, stepper.device.synchronize, keep_trace=keep_trace)
-        return replace(taken, notices=(*taken.notices, *_of_labels(labels, taken)))
+        return _take_labelled(start, step, request, before, keep_trace=keep_trace)
 
 
-def _of_labels(labels: ModuleLabels, taken: TakenWindow) -> tuple[Notice, ...]:
-    if labels.texts and not taken.window.modules:
-        return (no_labels(f"none of the {len(labels.texts)} modules was called in the active steps"),)
-    return labels.notices()
+def _take_labelled(
+    start: Start, step: Callable[[], None], request: WindowRequest, before: CompileCounts, *, keep_trace: bool
+) -> TakenWindow:
+    """Take a window with labels around modules."""
+    labels = ModuleLabels(find_modules(*start.beginning.named))
+    compiling = bool(compiled(start.request)) or compile_counts().graphs > before.graphs
+    own_hooks = compiling and compiles_anew_for_hooks_of_all()
+    with labels.attached(own_hooks=own_hooks):
+        take = start.instruments.take_window
+        taken = take(labels.closing(step), request, start.stepper.device.synchronize, keep_trace=keep_trace)
+    notices = (*taken.notices, *labels.notices([module.path for module in taken.window.modules]))
+    if not own_hooks:
+        return replace(taken, notices=notices)
+    window = msgspec.structs.replace(taken.window, options=(*taken.window.options, OWN_HOOKS_OPTION))
+    return replace(taken, window=window, notices=(*notices, own_hooks_notice()))
 
 
 def _labelled_step(stepper: Stepper) -> None:

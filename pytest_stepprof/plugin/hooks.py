@@ -85,13 +85,16 @@ def uses_stepprof(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Check the marker, then give the test's fixtures the same random numbers in every process."""
+    """Give the test's fixtures the same random numbers in every process.
+
+    What is wrong with the marker is not said here: pytest has not yet looked whether the test is to be skipped.
+    """
     if not uses_stepprof(item):
         return
     try:
         seed = options.resolve(item.config, marker_keywords(item))["seed"]
-    except StepprofError as error:
-        pytest.fail(str(error), pytrace=False)
+    except StepprofError:
+        return  # ``stepprof_device`` says so
     from pytest_stepprof.measure.random_state import capture_random_state, seed_everything
 
     item.stash[RANDOM_STATE_KEY] = capture_random_state()
@@ -175,4 +178,5 @@ def stepprof_device(request: pytest.FixtureRequest) -> Any:
     try:
         return resolve_torch_device(options.resolve(request.config, marker_keywords(request.node))["device"])
     except StepprofError as error:
-        pytest.fail(f"stepprof: error: {error}", pytrace=False)
+        message = f"stepprof: error: {error}"
+    pytest.fail(message, pytrace=False)  # out here, or else pytest tells what was caught, too

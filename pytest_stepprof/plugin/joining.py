@@ -52,7 +52,7 @@ class Joining:
         told = self._told(judged, judged.outputs, before, after, outputs_mode)
         self._lines[judged.key] = tuple(printable(f"stepprof: {line}") for line in told)
 
-    def show(self, reporter: pytest.TerminalReporter | None, baseline: str, keys: Collection[str]) -> None:
+    def show(self, reporter: "pytest.TerminalReporter | None", baseline: str, keys: Collection[str]) -> None:
         """Write what the tests of ``keys`` would change in ``baseline``: before it is changed, or if it is not."""
         lines = [line for key, lines in self._lines.items() if key in keys for line in lines]
         if not lines or reporter is None:

@@ -25,7 +25,8 @@ class CounterChange(Record, frozen=True, kw_only=True):
 
     ``gated`` growth fails a test, ``warned`` says that the rules want the change named as a warning.
     ``certain_bound`` says that active steps did not agree: ``before`` is the most that one took, ``after`` the least
-    that one takes, so that the counter grew at least from one to the other.
+    that one takes, so that the counter grew at least from one to the other. With ``some_steps`` as well, ``before`` is
+    0 in every step and ``after`` the most that one takes, while others still take none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class CounterChange(Record, frozen=True, kw_only=True):
     after: int
     gated: bool
     certain_bound: bool = False
+    some_steps: bool = False
     warned: bool = False
     scope: CounterScope = "step"
 

@@ -6,6 +6,9 @@ from pytest_stepprof.record.base import Record
 
 GateMode = Literal["fail", "warn", "off"]
 
+OWN_HOOKS_OPTION = "record_modules_by_own_hooks"
+"""Among the options of a window, beside ``record_modules``: labels were set by hooks that a module can look at."""
+
 
 OUTPUTS_LIMIT_BYTES = 64 * 2**20
 

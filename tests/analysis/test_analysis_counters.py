@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pytest_stepprof.analysis.counters import (
     compare_counters,
     counter_text,
+    one_sided_counters,
     rule_mode,
     undecided_counters,
     unmatched_patterns,
@@ -98,8 +99,9 @@ def test_where_steps_do_not_agree_a_counter_without_a_gate_is_not_compared() -> 
 @pytest.mark.parametrize(
     ("before", "after", "undecided"),
     [
-        ((3, 3), (3, 5), ("aten::copy_", "operator calls")),
+        ((3, 4), (3, 5), ("aten::copy_", "operator calls")),
         ((2, 3), (2, 3), ("aten::copy_", "operator calls")),
+        ((3, 3), (2, 3), ("aten::copy_", "operator calls")),
         ((3, 3), (4, 5), ()),
         ((4, 5), (3, 3), ()),
         ((3, 3), (4, 4), ()),
@@ -116,11 +118,80 @@ def test_gated_counters_of_which_nobody_can_say_whether_they_grew_are_named(
         ]
         for per_step in (before, after)
     )
-    assert undecided_counters(first, second) == undecided
+    assert undecided_counters(first, second) == ((), undecided)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "suspect"),
+    [
+        ((3, 3), (3, 5), "aten::copy_ 3 -> 3 to 5 per step"),
+        ((3, 3), (2, 4), "aten::copy_ 3 -> 2 to 4 per step"),
+        ((0, 0), (0, 1, 1), "aten::copy_ 0 -> 0 to 1 per step"),  # which of the three are the two of before?
+        ((3, 3), (2, 3), None),
+        ((3, 4), (3, 5), None),
+    ],
+)
+def test_what_grew_in_some_steps_since_all_agreed_is_told_with_its_numbers(
+    before: tuple[int, ...], after: tuple[int, ...], suspect: str | None
+) -> None:
+    found = undecided_counters([_calls_of("aten::copy_", *before)], [_calls_of("aten::copy_", *after)])
+    assert found.suspects == (() if suspect is None else (suspect,))
+    assert found.others == (() if suspect is not None else ("aten::copy_",))
+
+
+@pytest.mark.parametrize("name", ["recompilations", "calls of aten::copy_"])
+def test_what_no_step_took_before_grew_where_some_take_it_now(name: str) -> None:
+    before = [Counter(name=name, unit="calls", per_step=(0, 0), exact=True)]
+    after = [Counter(name=name, unit="calls", per_step=(0, 2), exact=False)]
+    (grown,) = compare_counters(before, after)
+    assert (grown.before, grown.after, grown.gated) == (0, 2, True)
+    assert (grown.certain_bound, grown.some_steps) == (True, True)
+    assert undecided_counters(before, after) == ((), ())
+    assert compare_counters(after, before) == ()
+    (warned,) = compare_counters(before, after, _rules(**{"*": "warn"}))
+    assert (warned.gated, warned.warned) == (False, True)
+    assert compare_counters(before, after, _rules(**{"*": "off"})) == ()
+
+
+def test_an_operator_that_is_new_in_some_steps_was_called_in_none_before() -> None:
+    before = [Counter(name="operator calls", unit="calls", per_step=(44, 44), exact=True)]
+    after = [
+        Counter(name="operator calls", unit="calls", per_step=(44, 45), exact=False),
+        _calls_of("aten::clone", 0, 1),
+    ]
+    (grown,) = compare_counters(before, after)
+    assert (grown.name, grown.before, grown.after, grown.some_steps) == ("calls of aten::clone", 0, 1, True)
 
 
 def test_a_counter_that_one_side_does_not_have_is_not_undecided() -> None:
-    assert undecided_counters([], [_calls_of("aten::copy_", 1, 2)]) == ()
+    assert undecided_counters([], [_calls_of("aten::copy_", 1, 2)]) == ((), ())
+
+
+def _of_the_test(name: str, value: int) -> Counter:
+    return Counter(name=name, unit="breaks", per_step=(value,), exact=True, scope="measurement")
+
+
+def test_a_counter_under_a_gate_that_one_side_only_has_is_named_with_the_reason() -> None:
+    rules = _rules(**{"graph breaks": "fail", "allocations": "warn"})
+    before = [*_counters(operator__calls=45), *_counters(allocations=3)]
+    after = [*_counters(operator__calls=45, recompilations=0), _of_the_test(_BREAKS, 1), _calls_of("aten::copy_", 1, 1)]
+    assert one_sided_counters(before, after, rules) == (
+        "allocations (this session has not counted it: --stepprof-memory was off)",
+        "graph breaks (the baseline has not counted it: only the first test of a process that compiles can, with all "
+        "of its warm-up steps)",
+        "recompilations (the baseline has not counted it)",
+    )
+    assert one_sided_counters(before, after, _rules(**{"*": "off"})) == ()
+    assert one_sided_counters(before, after) == ("recompilations (the baseline has not counted it)",)
+
+
+@pytest.mark.parametrize("name", ["recompilations", "graph launches"])
+def test_what_a_window_looked_for_and_did_not_see_is_a_zero_and_what_an_old_record_lacks_is_not(name: str) -> None:
+    old, none, some = _counters(operator__calls=45), _counters(**{"operator__calls": 45, name: 0}), 3
+    now = _counters(**{"operator__calls": 45, name: some})
+    (grown,) = compare_counters(none, now)
+    assert (grown.name, grown.before, grown.after, grown.gated) == (name, 0, 3, name == "recompilations")
+    assert compare_counters(old, now) == ()
 
 
 def test_an_operator_that_is_new_was_called_zero_times_before() -> None:
@@ -202,6 +273,10 @@ def test_a_window_compared_with_itself_has_no_changes(counters: list[Counter]) -
         (
             msgspec.structs.replace(_change("calls of aten::copy_", 3, 5), certain_bound=True),
             "aten::copy_ at most 3 -> at least 5 calls per step",
+        ),
+        (
+            msgspec.structs.replace(_change("recompilations", 0, 2), certain_bound=True, some_steps=True),
+            "recompilations 0 -> up to 2 per step",
         ),
         (
             msgspec.structs.replace(_change("graph breaks in the whole test", 0, 2, "breaks"), scope="measurement"),
@@ -309,7 +384,7 @@ def test_what_cannot_be_decided_is_named_where_a_rule_asks_for_it(
     mode: GateMode | None, undecided: tuple[str, ...]
 ) -> None:
     sides = [_calls_of("aten::mul", 2, 3)], [_calls_of("aten::mul", 3, 4)]
-    assert undecided_counters(*sides, () if mode is None else _rules(**{"aten::mul": mode})) == undecided
+    assert undecided_counters(*sides, () if mode is None else _rules(**{"aten::mul": mode})).others == undecided
 
 
 def test_a_rule_for_nothing_is_named_and_one_for_what_a_window_may_have_is_not() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.listing import counted, first_few, listed
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,18 @@ from pytest_stepprof.analysis.listing import first_few
 )
 def test_the_first_two_are_named_and_the_others_counted(texts: Any, options: dict[str, str], expected: str) -> None:
     assert first_few(texts, 2, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
+)
+def test_all_are_named_with_an_and(parts: list[str], text: str) -> None:
+    assert listed(parts) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "plural", "text"),
+    [(1, "test", None, "1 test"), (0, "test", None, "0 tests"), (2, "leaf", "leaves", "2 leaves")],
+)
+def test_a_number_with_its_noun(number: int, noun: str, plural: str | None, text: str) -> None:
+    assert counted(number, noun, plural) == text

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
+from pytest_stepprof.analysis.units import (
+    byte_size,
+    byte_sizes,
+    format_ratio,
+    format_time,
+    format_visible,
+    microseconds,
+    milliseconds,
+)
 from pytest_stepprof.record.scenario import Unit
 
 
@@ -79,3 +87,49 @@ def test_ratios_as_a_person_says_them(ratio: float, text: str) -> None:
 )
 def test_what_could_have_been_seen_and_where_a_comparison_is_blind(ratio: float, text: str) -> None:
     assert format_visible(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ms"),
+        (47_500, "0.0475 ms"),
+        (100_000, "0.100 ms"),
+        (69_300_000, "69.3 ms"),
+        (-1, "unknown"),
+        (math.nan, "unknown"),
+    ],
+)
+def test_times_of_a_sentence_are_all_in_milliseconds(ns: float, text: str) -> None:
+    assert milliseconds(ns) == text
+
+
+@pytest.mark.parametrize(("ns", "text"), [(4_100, "4.1 us"), (-1_500, "-1.5 us"), (math.inf, "unknown")])
+def test_times_of_a_kernel_or_call(ns: float, text: str) -> None:
+    assert microseconds(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (500.4, "500 B"), (64 * 2**20, "64 MiB"), (1.5 * 2**30, "1.5 GiB"), (-80 * 2**20, "-80 MiB")],
+)
+def test_a_size_has_the_largest_unit_of_which_there_is_one(size: float, text: str) -> None:
+    assert byte_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "texts", "unit"),
+    [
+        ((120 * 2**20, 155 * 2**20, 140 * 2**20), ("120.0", "155.0", "140.0"), "MiB"),
+        ((-200 * 2**20, -200 * 2**20, -192 * 2**20), ("-200.0", "-200.0", "-192.0"), "MiB"),
+        ((30 * 2**20, 41 * 2**20 + 65_536, 41 * 2**20), ("30.0", "41.1", "41.0"), "MiB"),
+        ((30 * 2**20, 41 * 2**20 + 10_486, 41 * 2**20), ("30.00", "41.01", "41.00"), "MiB"),
+        ((30 * 2**20, 41 * 2**20 + 1, 41 * 2**20), ("31457280", "42991617", "42991616"), "bytes"),
+        ((3, 2), ("3", "2"), "bytes"),
+        ((), (), "bytes"),
+    ],
+)
+def test_sizes_side_by_side_have_one_unit_and_can_be_told_apart(
+    sizes: tuple[int, ...], texts: tuple[str, ...], unit: str
+) -> None:
+    assert byte_sizes(sizes) == (texts, unit)

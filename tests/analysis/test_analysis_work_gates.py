@@ -13,7 +13,7 @@ from pytest_stepprof.analysis.memory_verdict import compare_memory, memory_text
 from pytest_stepprof.analysis.work_gates import Work, judge_work
 from pytest_stepprof.record.comparison import MemoryChange
 from pytest_stepprof.record.environment import Environment
-from pytest_stepprof.record.settings import CounterRule, GateMode, JudgeSettings
+from pytest_stepprof.record.settings import OWN_HOOKS_OPTION, CounterRule, GateMode, JudgeSettings
 from pytest_stepprof.record.window import Counter, HolderMemory, MemoryUse, Window
 
 _HERE = sample_session().environment
@@ -134,6 +134,60 @@ def test_where_another_result_was_declared_counters_only_warn_and_memory_keeps_i
     found = _judge(before, after, altered=True)
     assert (found.counters.failed, found.memory.failed) == (False, True)
     assert _told(found.counters) == [("warns", "copies 3 -> 4 per step")]
+
+
+_LABELS = ("record_modules",)
+_OWN_HOOKS = (*_LABELS, OWN_HOOKS_OPTION)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "compilations", "why"),
+    [
+        ((), _OWN_HOOKS, (), "modules were labelled by hooks of their own on one side only"),
+        (_OWN_HOOKS, (), (), "modules were labelled by hooks of their own on one side only"),
+        (_LABELS, _OWN_HOOKS, (), "modules were labelled by hooks of their own on one side only"),
+        ((), _LABELS, (0, 1), "modules were labelled on one side only"),
+        (_LABELS, (), (0, 1), "modules were labelled on one side only"),
+        (_OWN_HOOKS, _OWN_HOOKS, (0, 1), None),
+        (_LABELS, _LABELS, (0, 1), None),
+        ((), _LABELS, (0, 0), None),
+        ((), _LABELS, (), None),
+        ((), (), (0, 1), None),
+    ],
+)
+def test_counters_fail_nothing_where_labels_of_modules_may_have_changed_the_work(
+    before: tuple[str, ...], after: tuple[str, ...], compilations: tuple[int, ...], why: str | None
+) -> None:
+    then, now = _replace(_counted(copies=3), options=before), _replace(_counted(copies=4), options=after)
+    found = _judge(then, _replace(now, compilations=compilations))
+    told = _told(found.counters)
+    assert found.failed == (why is None)
+    assert told[0] == ("decides" if why is None else "warns", "copies 3 -> 4 per step")
+    assert [(weight, text.split(", because ")[1].startswith(why or "?")) for weight, text in told[1:]] == (
+        [] if why is None else [("warns", True)]
+    )
+    same = _judge(then, _replace(then, options=after, compilations=compilations))
+    assert _told(same.counters) == [], "where nothing changed there is nothing to warn of"
+
+
+def test_what_the_gate_cannot_look_at_is_told() -> None:
+    def window(*calls: int, **counters: int) -> Window:
+        copies = Counter(name="copies", unit="calls", per_step=calls, exact=len(set(calls)) == 1)
+        return sample_window(counters=(*_counted(**counters).counters, copies))
+
+    assert _told(_judge(window(3, 3), window(3, 4)).counters) == [
+        ("warns", "More in some active steps, which decides nothing: copies 3 -> 3 to 4 per step")
+    ]
+    assert _told(_judge(window(3, 4), window(3, 3)).counters) == [
+        ("informs", "Not compared, because active steps do not agree on them: copies")
+    ]
+    assert _told(_judge(window(3, 3), window(3, 3, recompilations=1)).counters) == [
+        (
+            "informs",
+            "Not compared, because one side only has them: recompilations (the baseline has not counted it)",
+        )
+    ]
+    assert _judge(window(0, 0), window(0, 1)).failed
 
 
 def test_other_conditions_silence_both_gates() -> None:
@@ -259,6 +313,23 @@ def test_a_holder_that_grew_alone_fails_nothing() -> None:
     assert [weight for weight, _ in _told(found.memory)] == ["informs"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "allowed", "grew"),
+    [(-200, -200, -192, False), (-200, -192, -192, False), (-200, -191, -192, True)],
+)
+def test_a_holder_below_the_steps_start_has_the_absolute_margin_alone(
+    before: int, after: int, allowed: int, grew: bool
+) -> None:
+    then, now = (_remembering(_use(1, forward=peak * _MIB)) for peak in (before, after))
+    _, change = _changes(then, now)
+    assert (change.holder, change.allowed_bytes, change.grew) == ("forward", allowed * _MIB, grew)
+
+
+def test_a_holder_below_the_steps_start_that_is_as_it_was_is_not_told() -> None:
+    window = _remembering(_use(1, forward=-200 * _MIB))
+    assert _told(_judge(window, window).memory) == []
+
+
 def test_only_a_few_holders_are_named() -> None:
     before, after = (_remembering(_use(1, **{f"h{n}": size for n in range(5)})) for size in (0, 100 * _MIB))
     told = [text for _, text in _told(_judge(before, after).memory)]
@@ -275,6 +346,11 @@ def test_only_a_few_holders_are_named() -> None:
             _remembering(_use(1), options=("record_shapes",)),
             _remembering(_use(2**30), options=("record_shapes", "record_modules")),
             "labels of modules were recorded on one side only (--stepprof-modules)",
+        ),
+        (
+            _remembering(_use(1), options=("record_modules",)),
+            _remembering(_use(2**30), options=("record_modules", OWN_HOOKS_OPTION)),
+            "modules had hooks of their own on one side only (--stepprof-modules beside torch.compile)",
         ),
         (
             _remembering(_use(1, 1)),
@@ -305,6 +381,16 @@ def test_without_memory_on_either_side_there_is_nothing_to_say() -> None:
         ((100, 200, 150), "peak memory on cpu 100 -> 200 bytes in a step, allowed up to 150"),
         ((1024, 2048, 1500), "peak memory on cpu 1.0 -> 2.0 KiB in a step, allowed up to 1.5"),
         ((2**30, 2**31, 2**30), "peak memory on cpu 1.0 -> 2.0 GiB in a step, allowed up to 1.0"),
+        (
+            (30 * _MIB, 41 * _MIB + 2**14, 41 * _MIB),
+            "peak memory on cpu 30.00 -> 41.02 MiB in a step, allowed up to 41.00",
+        ),
+        (
+            (30 * _MIB, 41 * _MIB + 1, 41 * _MIB),
+            "peak memory on cpu 31457280 -> 42991617 bytes in a step, allowed up to 42991616",
+        ),
+        ((30 * _MIB, 40 * _MIB, 2**30), "peak memory on cpu 0.03 -> 0.04 GiB in a step, allowed up to 1.00"),
+        ((-(2**21), 2**20, -(2**20)), "peak memory on cpu -2.0 -> 1.0 MiB in a step, allowed up to -1.0"),
     ],
 )
 def test_a_change_is_written_in_one_unit(sizes: tuple[int, int, int], text: str) -> None:

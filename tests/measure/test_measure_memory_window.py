@@ -71,7 +71,41 @@ def test_the_main_window_is_the_one_that_it_is_without_memory(bench):
     bench.measure(msgspec.structs.replace(everything, record_memory=True), regions=("forward",))
     alone, main, recorded = bench.requests
     assert main == alone
-    assert recorded == WindowRequest(1, 1, 2, ("forward",), record_memory=True, record_modules=True)
+    assert recorded == WindowRequest(0, 1, 3, ("forward",), record_memory=True, record_modules=True, lead_in_steps=1)
+
+
+@pytest.mark.parametrize(
+    ("wait", "warmup", "shifted"),
+    [(2, 1, (1, 1, 3, 1)), (0, 2, (0, 1, 3, 1)), (0, 1, (0, 0, 3, 1)), (0, 0, (0, 0, 2, 0))],
+)
+def test_the_step_before_is_recorded_too_where_there_is_one(wait, warmup, shifted):
+    main = WindowRequest(wait, warmup, 2)
+    request = memory_request(main)
+    assert (request.wait_steps, request.warmup_steps, request.active_steps, request.lead_in_steps) == shifted
+    assert request.numbers == main.numbers
+
+
+@pytest.mark.parametrize("wait", [1, 0])
+def test_what_the_step_before_took_and_this_one_gives_back_is_no_peak(wait, capfd):
+    """Each step frees a million bytes, takes as many, and 30 kB for a moment."""
+    held = []
+
+    def step():
+        held.clear()
+        held.append(torch.ones(1_000_000, dtype=torch.uint8))
+        torch.ones(30_000, dtype=torch.uint8)
+        return torch.ones(1)
+
+    settings = msgspec.structs.replace(
+        SHORT_WINDOW, record_memory=True, window_wait_steps=wait, window_warmup_steps=1, window_active_steps=3
+    )
+    measurement = measurement_of(measured_with_window(step, settings=settings))
+    (use,) = measurement.window.memory
+    assert use.peak_bytes == (30_000, 30_000, 30_000)
+    assert len(use.allocations) == len(measurement.window.steps) == 3
+    assert measurement.window.messages == ()
+    assert "profiler message" not in [notice.code for notice in measurement.notices]
+    assert "Memory block" not in capfd.readouterr().err
 
 
 def test_allocations_are_the_hosts_calls_on_every_device():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pytest_stepprof.analysis.byte_sizes import parse_memory_tolerance
 from pytest_stepprof.plugin.counter_rules import counter_rules
-from pytest_stepprof.plugin.sizes import memory_tolerance
 
 STEP = """
     import pytest
@@ -69,23 +69,25 @@ def test_rules_that_cannot_be_read_say_what_was_expected(value, said):
         ("0B", (0.0, 0)),
         ("150%", (1.5, 0)),
         ("100 B", (0.0, 100)),
+        ("8MiB+10%", (0.1, 8 * 2**20)),
     ],
 )
 def test_how_far_memory_may_grow(text, expected):
-    assert memory_tolerance(text) == expected
+    assert parse_memory_tolerance(text) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "0.1", "+", "10%+", "+8MiB", "10% 8MiB", "8MiB+10%", "-10%", "much", "10%+8", "nan%", "1e3%"]
+    "text",
+    ["", "10", "0.1", "+", "10%+", "+8MiB", "10% 8MiB", "10%+10%", "1B+1B", "-10%", "much", "10%+8", "nan%", "1e3%"],
 )
 def test_a_growth_that_cannot_be_read(text):
     with pytest.raises(ValueError, match=r"expected a share in percent, a size with its unit, or both, such"):
-        memory_tolerance(text)
+        parse_memory_tolerance(text)
 
 
 def test_an_unknown_unit_lists_the_known_ones():
     with pytest.raises(ValueError, match="units are B, kB, MB, GB, KiB, MiB, GiB"):
-        memory_tolerance("10%+8mib")
+        parse_memory_tolerance("10%+8mib")
 
 
 def judge(project):

@@ -258,3 +258,25 @@ def test_a_device_that_is_not_there_is_told_without_a_traceback(project):
 def test_collecting_only_with_a_save_is_no_failure(project):
     project.write(test_it="def test_step(stepprof): stepprof(lambda: 1)")
     assert project.measure("--stepprof-save=main", "--collect-only").ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("marker", ["counter_rules={'x': 3}", "modules='perhaps'"])
+def test_a_wrong_marker_is_said_once_and_not_of_a_skipped_test(project, marker):
+    project.write(
+        test_it=f"""
+            import pytest
+
+            @pytest.mark.skip(reason="not here")
+            @pytest.mark.stepprof({marker})
+            def test_skipped(stepprof):
+                stepprof(lambda: 1)
+
+            @pytest.mark.stepprof({marker})
+            def test_wrong(stepprof):
+                stepprof(lambda: 1)
+        """
+    )
+    result = project.measure()
+    result.assert_outcomes(skipped=1, errors=1)
+    result.stdout.no_fnmatch_line("*During handling of the above exception*")
+    assert [line.startswith("stepprof: error: @pytest.mark") for line in result.outlines].count(True) == 1

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pytest_stepprof.analysis.byte_sizes import parse_bytes
 from pytest_stepprof.plugin.path_tolerances import path_tolerances
-from pytest_stepprof.plugin.sizes import size_bytes
 
 STEP = """
     import os
@@ -82,13 +82,13 @@ def test_what_cannot_be_read_says_what_was_expected(value, said):
     ],
 )
 def test_sizes(text, size):
-    assert size_bytes(text) == size
+    assert parse_bytes(text) == size
 
 
 @pytest.mark.parametrize("text", ["0", "0.1", "-1", "much", "64mib", "1e9", "MiB", "", "1TB", "inf", "nan"])
 def test_a_size_that_cannot_be_read(text):
     with pytest.raises(ValueError, match="expected a size above 0, such as 64MiB"):
-        size_bytes(text)
+        parse_bytes(text)
 
 
 def stored(project) -> dict:
