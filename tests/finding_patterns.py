@@ -59,7 +59,7 @@ def copies_to_the_device(ms: float) -> Window:
     return device_window(device_use(compute=100 - ms, copy=ms), copies=(copy_group(ms),))
 
 
-def copies_to_the_host_that_wait(ms: float) -> Window:
+def copies_that_take_the_host_long(ms: float) -> Window:
     late = device_use(busy=100 - ms, compute=100 - ms, idle=ms, idle_late_launch=ms)
     calls = launch_use(calls=1)
     return device_window(late, launches=calls, copies=(copy_group(0.1, DTOH, 4),), transfer_cpu_ns=each_ms(ms))
@@ -123,7 +123,7 @@ EVERY_PATTERN: tuple[Pattern, ...] = (
     reading,
     starving,
     copies_to_the_device,
-    copies_to_the_host_that_wait,
+    copies_that_take_the_host_long,
     copies_on_the_device,
     copying_operators,
     short_kernels,

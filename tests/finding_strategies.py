@@ -1,13 +1,14 @@
 """Windows of any shape for property tests, the legal and the illegal."""
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from finding_windows import MS
 from hypothesis import strategies as st
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.window import (
+    CopyDirection,
     CopyGroup,
     Counter,
     DeviceObservation,
@@ -42,8 +43,11 @@ NAMES = st.sampled_from(
     )
 )
 COUNTERS = st.sampled_from(("kernel launches", "operator calls"))
+DIRECTIONS = st.sampled_from(get_args(CopyDirection))
 STATUSES = st.sampled_from(("observed", "incomplete", "not observed"))
-COUNTS = frozenset({"calls", "kernels", "allocations", "short_kernels", "without_operator", "per_step", "count"})
+COUNTS = frozenset(
+    {"early_events", "calls", "kernels", "allocations", "short_kernels", "without_operator", "per_step", "count"}
+)
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ def _windows(fill: Filling) -> st.SearchStrategy[Window]:
         whole_trace=st.booleans(),
         read_cpu_ns=fill.column(fill.times),
         transfer_cpu_ns=st.none() | fill.column(fill.times),
+        transfer_waiting_ns=st.none() | fill.column(fill.times),
         outside_operators_ns=fill.column(fill.times),
         compilations=fill.column(fill.counts),
         compilation_cpu_ns=fill.column(fill.times),
@@ -93,10 +98,16 @@ def _windows(fill: Filling) -> st.SearchStrategy[Window]:
         shapes=fill.some(ShapeCost, **shaped),
         memory=fill.some(MemoryUse, device=NAMES, holders=holders, peak_holder=st.none() | NAMES),
         counters=fill.some(Counter, **counter),
-        device=fill.record(DeviceObservation, status=STATUSES, reason=NAMES),
+        device=fill.record(
+            DeviceObservation,
+            status=STATUSES,
+            reason=NAMES,
+            suspected=st.booleans(),
+            late_launch_reason=st.just(""),
+        ),
         devices=fill.some(DeviceUse, device=st.integers(0, 3), streams=st.integers(1, 3)),
         launches=st.none() | fill.record(LaunchUse),
-        copies=fill.some(CopyGroup, kind=NAMES, recurring=st.booleans()),
+        copies=fill.some(CopyGroup, kind=NAMES, recurring=st.booleans(), direction=DIRECTIONS),
         synchronizations=fill.some(SynchronizationCost, name=NAMES),
         activities_asked=st.sampled_from(((), ("CPU",), ("CPU", "CUDA"))),
     )

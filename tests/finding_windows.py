@@ -6,6 +6,7 @@ import msgspec
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.window import (
+    CopyDirection,
     CopyGroup,
     Counter,
     DeviceObservation,
@@ -114,9 +115,18 @@ def of_steps(record: Any, steps: int) -> Any:
 
 
 def incomplete(window: Window) -> Window:
-    """The same window, of whose device side a part is missing."""
-    device = msgspec.structs.replace(window.device, status="incomplete", reason="3 of 30 launches have no kernel")
-    return msgspec.structs.replace(window, device=device)
+    """The same window, of whose device side a part is missing: nobody knows which launches were late."""
+    reason = "3 of 30 launches have no kernel"
+    device = msgspec.structs.replace(window.device, status="incomplete", reason=reason, late_launch_reason=reason)
+    devices = tuple(msgspec.structs.replace(use, idle_late_launch_ns=None) for use in window.devices)
+    return msgspec.structs.replace(window, device=device, devices=devices)
+
+
+def of_two_clocks(window: Window) -> Window:
+    """The same window, in which kernels start before their launches: nobody knows which launches were late."""
+    device = msgspec.structs.replace(window.device, early_events=30, late_launch_reason="the clocks differ")
+    devices = tuple(msgspec.structs.replace(use, idle_late_launch_ns=None) for use in window.devices)
+    return msgspec.structs.replace(window, device=device, devices=devices, transfer_cpu_ns=None)
 
 
 def operator(name: str, self_ms: float, calls: float = 1, **changes: Any) -> OperatorCost:
@@ -127,5 +137,11 @@ def operator(name: str, self_ms: float, calls: float = 1, **changes: Any) -> Ope
 
 
 def copy_group(work_ms: float, kind: str = HTOD, size_bytes: int = 2**20, **changes: Any) -> CopyGroup:
-    fields: dict[str, Any] = {"calls": each(2), "work_ns": each_ms(work_ms), "recurring": True}
+    directions: dict[str, CopyDirection] = {HTOD: "host to device", DTOH: "device to host", DTOD: "within the device"}
+    fields: dict[str, Any] = {
+        "calls": each(2),
+        "work_ns": each_ms(work_ms),
+        "recurring": True,
+        "direction": directions.get(kind, "unknown"),
+    }
     return CopyGroup(kind=kind, size_bytes=size_bytes, **{**fields, **changes})

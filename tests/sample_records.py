@@ -197,11 +197,13 @@ def sample_device_window(**changes: Any) -> Window:
         calls=(1, 1),
         work_ns=(300_000, 300_000),
         recurring=True,
+        direction="host to device",
     )
     window = msgspec.structs.replace(
         base,
         read_cpu_ns=(900_000, 1_038_000),
         transfer_cpu_ns=(255_000, 255_000),
+        transfer_waiting_ns=(51_000, 0),
         outside_operators_ns=(500_000, 520_000),
         compilations=(1, 0),
         compilation_cpu_ns=(102_000, 0),
@@ -280,8 +282,15 @@ def sample_incomplete_window(**changes: Any) -> Window:
     launches = msgspec.structs.replace(
         base.launches, median_kernel_ns=None, median_queue_ns=None, largest_queue_ns=None, without_operator=(0, 0)
     )
-    device = DeviceObservation(status="incomplete", reason="2 launches have no kernel", work_ns=(1_500_000, 700_000))
-    return msgspec.structs.replace(base, device=device, launches=launches, **changes)
+    device = DeviceObservation(
+        status="incomplete",
+        reason="2 launches have no kernel",
+        work_ns=(1_500_000, 700_000),
+        late_launch_reason="the device's side is incomplete",
+    )
+    devices = tuple(msgspec.structs.replace(use, idle_late_launch_ns=None) for use in base.devices)
+    window = msgspec.structs.replace(base, device=device, devices=devices, launches=launches, transfer_cpu_ns=None)
+    return msgspec.structs.replace(window, **changes)
 
 
 def _outputs() -> StoredOutputs:

@@ -51,8 +51,9 @@ def build_report(
         *part("Regressed, but no gate fails", [test for test in comparisons.values() if warned(test)], measurements),
         *part("Not judged", [test for test in comparisons.values() if unjudged(test)], measurements),
     ]
+    told: set[str] = set()
     for measurement in sorted(session.measurements, key=lambda one: _urgency(comparisons.get(one.test.key))):
-        blocks += _test_blocks(measurement, comparisons.get(measurement.test.key), max(verbosity, 0))
+        blocks += _test_blocks(measurement, comparisons.get(measurement.test.key), max(verbosity, 0), told)
     return Document(title=_title(session), blocks=tuple(blocks))
 
 
@@ -150,7 +151,7 @@ def _unit_of(measurement: Measurement | None) -> tuple[Unit, int | None]:
     return measurement.scenario.unit, measurement.scenario.samples_per_step
 
 
-def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosity: int) -> list[Block]:
+def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosity: int, told: set[str]) -> list[Block]:
     scenario = measurement.scenario
     blocks: list[Block] = [Heading(Text(measurement.test.node_id, literal=True), level=1)]
     blocks += [Paragraph(text) for text in declared_texts(scenario)]
@@ -160,7 +161,7 @@ def _test_blocks(measurement: Measurement, test: TestComparison | None, verbosit
         blocks += _remarks(test, verbosity)
     blocks += notice_blocks(measurement.notices)
     blocks.append(Bullets((*condition_texts(measurement), *result_texts(measurement, test))))
-    blocks += profile_blocks(measurement.window, verbosity=verbosity)
+    blocks += profile_blocks(measurement.window, verbosity=verbosity, told=told)
     if verbosity >= 1:
         blocks += run_blocks(measurement, every_value=verbosity >= 2)
     return blocks

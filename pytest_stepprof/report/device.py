@@ -29,9 +29,12 @@ from pytest_stepprof.report.quantities import (
 )
 
 _TONES: dict[DeviceStatus, Tone] = {"observed": "plain", "incomplete": "attention", "not observed": "muted"}
-_IDLE = ("idle", "idle: reading", "idle: late launch")
-_IDLE_AT_MOST = ("idle at most", "idle: reading at most", "idle: late launch at most")
-"""Work that was not seen looks like idle time."""
+_HEADERS: dict[bool, tuple[str, ...]] = {
+    True: ("busy", "compute", "copy", "communication", "idle", "idle: reading"),
+    False: ("busy seen", "compute seen", "copy seen", "communication seen", "idle at most", "idle: reading at most"),
+}
+"""By whether all was seen: work that was not looks like idle time."""
+_LATE = "idle: late launch"
 _DEVICES_SHOWN = (4, 16)
 _COPIES_SHOWN = (8, 25)
 _SYNCHRONIZATIONS_SHOWN = (8, 25)
@@ -65,22 +68,28 @@ def device_line(device: DeviceObservation) -> str:
 
 
 def _device_table(window: Window, verbosity: int) -> tuple[Block, ...]:
+    """The column of late launches is there where all devices have a number for it; else a line says why not."""
     shown = rows_shown(_DEVICES_SHOWN, len(window.devices), verbosity)
-    work = (f"kernels/{unit_of_time(window)}", "busy", "compute", "copy", "communication")
-    numbers: tuple[Alignment, ...] = ("right", "right", "right", "right", "right", "right", "right", "right")
+    whole = window.device.status == "observed"
+    late = whole and all(device.idle_late_launch_ns is not None for device in window.devices)
+    kernels = f"{'kernels' if whole else 'kernels seen'}/{unit_of_time(window)}"
+    headers = ("device", kernels, *_HEADERS[whole], *((_LATE,) if late else ()))
+    right: Alignment = "right"
     table = Table(
-        headers=("device", *work, *(_IDLE if window.device.status == "observed" else _IDLE_AT_MOST)),
-        rows=tuple(_device_cells(device, window) for device in window.devices[:shown]),
-        alignments=("left", *numbers),
+        headers=headers,
+        rows=tuple(_device_cells(device, window)[: len(headers)] for device in window.devices[:shown]),
+        alignments=("left", *((right,) * (len(headers) - 1))),
         drop_order=(5, 1, 4, 3),
     )
-    return (table, *left_out("devices", shown, len(window.devices))) if window.devices else ()
+    why = window.device.late_launch_reason or "the device's side is incomplete"
+    unknown = () if late else (Paragraph(Text(f"idle before late launches: not known ({why})", tone="muted")),)
+    return (table, *left_out("devices", shown, len(window.devices)), *unknown) if window.devices else ()
 
 
 def _device_cells(device: DeviceUse, window: Window) -> tuple[Text, ...]:
-    classes = (device.busy_ns, device.compute_ns, device.copy_ns, device.communication_ns)
-    waiting = (device.idle_ns, device.idle_while_reading_ns, device.idle_late_launch_ns)
-    shares = (Text(share(part_ns, window)) for part_ns in (*classes, *waiting))
+    work = (device.busy_ns, device.compute_ns, device.copy_ns, device.communication_ns)
+    waiting = (device.idle_ns, device.idle_while_reading_ns, device.idle_late_launch_ns or ())
+    shares = (Text(share(part_ns, window)) for part_ns in (*work, *waiting))
     return Text(f"device {device.device}"), Text(per_step(device.kernels)), *shares
 
 
@@ -115,8 +124,11 @@ def _launch_texts(window: Window) -> Iterator[str]:
 
 
 def _queue_text(launches: LaunchUse) -> str:
-    if launches.median_queue_ns is None or launches.largest_queue_ns is None or launches.median_kernel_ns is None:
+    if launches.median_kernel_ns is None:
         return "queue delay: not known, because no kernel was matched with its launch"
+    if launches.median_queue_ns is None or launches.largest_queue_ns is None:
+        kernel = microseconds(launches.median_kernel_ns)
+        return f"queue delay: not known, because the clocks of host and device differ; median kernel {kernel}"
     delays = f"median {microseconds(launches.median_queue_ns)}, largest {microseconds(launches.largest_queue_ns)}"
     return f"queue delay from launch to kernel: {delays}; median kernel {microseconds(launches.median_kernel_ns)}"
 
@@ -148,13 +160,16 @@ def _synchronization_table(window: Window, verbosity: int) -> tuple[Block, ...]:
         window.synchronizations, key=lambda cost: sum(cost.waiting_cpu_ns), reverse=True
     )
     shown = rows_shown(_SYNCHRONIZATIONS_SHOWN, len(ranked), verbosity)
-    rows = (
+    rows = [
         (Text(cost.name, literal=True), Text(per_step(cost.calls)), Text(share(cost.waiting_cpu_ns, window)))
         for cost in ranked[:shown]
-    )
+    ]
+    in_copies = window.transfer_waiting_ns
+    if in_copies and any(in_copies):
+        rows.append((Text("calls that copy, until their copy begins"), Text(""), Text(share(in_copies, window))))
     table = Table(
         headers=("synchronization", f"calls/{unit_of_time(window)}", "host waits"),
         rows=tuple(rows),
         alignments=("left", "right", "right"),
     )
-    return (table, *left_out("kinds of synchronizations", shown, len(ranked))) if ranked else ()
+    return (table, *left_out("kinds of synchronizations", shown, len(ranked))) if rows else ()

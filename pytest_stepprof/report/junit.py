@@ -38,7 +38,7 @@ def _measured(measurement: Measurement) -> list[tuple[str, str]]:
     found += [(f"{_QUALITY}_value", quality_value_text(value)) for value in measurement.quality]
     found += [("stepprof_finding", finding_title(finding)) for finding in measurement.window.findings]
     for use in measurement.window.memory:
-        found.append((f"stepprof_peak_memory_{use.device}_bytes", str(max(use.peak_bytes, default=0))))
+        found.append(("stepprof_peak_memory_bytes", f"{use.device} {max(use.peak_bytes, default=0)}"))
     if scenario.samples_per_step is not None:
         found.append(("stepprof_samples_per_step", str(scenario.samples_per_step)))
     return found

@@ -15,18 +15,21 @@ from pytest_stepprof.report.memory import memory_blocks
 from pytest_stepprof.report.quantities import counted, listed_milliseconds, per_step, share, unit_of_time
 
 
-def profile_blocks(window: Window, notices: Sequence[Notice] = (), verbosity: int = 0) -> tuple[Block, ...]:
+def profile_blocks(
+    window: Window, notices: Sequence[Notice] = (), verbosity: int = 0, told: set[str] | None = None
+) -> tuple[Block, ...]:
     """Arrange what a window holds, as shares of its elapsed time and exact counts.
 
     ``notices`` are what failed the checks of its validity; they stand above every number. ``verbosity`` 0 is short:
     at most three findings, the largest costs, a row for each device, and what was asked for (modules, shapes, memory);
     1 adds launches, copies, synchronizations, counters, all findings with their evidence, and more rows; 2 every row.
+    ``told`` collects the findings' advice, so that a report of many windows gives each once.
     """
     return (
         *notice_blocks(notices),
         Paragraph(Text(_caption(window), tone="muted")),
         Paragraph(Text(_step_line(window))),
-        *finding_blocks(window.findings, verbosity),
+        *finding_blocks(window.findings, verbosity, unit_of_time(window), told),
         *cost_blocks(window, verbosity),
         *device_blocks(window, verbosity),
         *memory_blocks(window, verbosity),
@@ -58,6 +61,8 @@ def _parts(window: Window) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "reading", window.read_cpu_ns
     if window.transfer_cpu_ns is not None:
         yield "transfer calls", window.transfer_cpu_ns
+    if window.transfer_waiting_ns is not None and any(window.transfer_waiting_ns):
+        yield "waiting in transfer calls", window.transfer_waiting_ns
     if any(window.compilations):
         yield "compilation", window.compilation_cpu_ns
     if window.outside_operators_ns:
@@ -91,7 +96,7 @@ def _recording(window: Window) -> Iterator[Block]:
         )
         texts.append(f"activities asked for: {asked}; collected: {collected}")
     if window.unwarmed:
-        seen = ", ".join(f"{event.name} {event.count} times" for event in window.unwarmed)
+        seen = ", ".join(f"{event.name} {counted(event.count, 'time')}" for event in window.unwarmed)
         texts.append(f"not done any more by a warm step: {seen}")
     if texts:
         yield Bullets(tuple(map(Text, texts)))

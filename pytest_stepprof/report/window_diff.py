@@ -1,23 +1,35 @@
 """What changed from one profiled window to another, as blocks and as a few lines. It says where to look, not who won.
 
-CPU time, device work, waiting, calls and bytes each have a table of their own.
+Elapsed time, CPU time, device work, waiting, calls and bytes each have a table of their own.
 """
 
 from collections.abc import Callable, Sequence
 
 from pytest_stepprof.analysis.counters import counter_text
-from pytest_stepprof.analysis.window.diff import BYTES, CALLS, CPU_TIME, DEVICE_WORK, ELAPSED, WAITING, change_of
+from pytest_stepprof.analysis.listing import counted
+from pytest_stepprof.analysis.units import byte_size
+from pytest_stepprof.analysis.window.diff import (
+    BYTES,
+    CALLS,
+    CPU_TIME,
+    DEVICE_WORK,
+    ELAPSED,
+    ELAPSED_TIME,
+    WAITING,
+    change_of,
+)
+from pytest_stepprof.record.comparison import CounterChange
 from pytest_stepprof.record.window_diff import CostChange, CostKind, QuantityChange, WindowDiff
 from pytest_stepprof.report.document import Alignment, Block, Bullets, Heading, Paragraph, Table, Text
-from pytest_stepprof.report.quantities import byte_size, counted
 
 _CAPTION = "profiled, means per active step: where to look, not how fast it is"
 _NEGLIGIBLE = 0.002  # of the longer step: a smaller change of a time is left out of the short tables
-_WORTH_A_LINE = 0.01
+_WORTH_A_LINE = 0.03
 _ROWS = (12, 40)  # without and with -v
 _COUNTERS = (10, 40)
 
 _TABLES: tuple[tuple[str, str], ...] = (
+    ("elapsed time on the host per step", ELAPSED_TIME),
     ("CPU time per step", CPU_TIME),
     ("device work per step", DEVICE_WORK),
     ("waiting per step", WAITING),
@@ -48,11 +60,12 @@ def diff_blocks(diff: WindowDiff, *, verbosity: int = 0) -> tuple[Block, ...]:
     )
 
 
-def where_it_went(diff: WindowDiff, most: int = 3) -> tuple[str, ...]:
+def where_it_went(diff: WindowDiff, most: int = 3, *, calls_first: bool = False) -> tuple[str, ...]:
     """Name the ``most`` parts of the step that grew most, for the report of a failing test; empty when none did.
 
     A line reads ``aten::copy_: 4 -> 12 calls/step, self CPU 0.11 -> 0.83 ms/step (profiled)``. Left out is what grew
-    by less than 1 % of the step, unless it is called more often; regions and modules contain the operators in them.
+    by less than 3 % of the step, unless it is called more often; regions and modules contain the operators in them.
+    With ``calls_first``, for a test that fails by its counters, what is called more often comes before all others.
     """
     quantities = [change for change in diff.quantities if _is_time(change) and change.name != ELAPSED]
     candidates: list[tuple[float, bool, str]] = [
@@ -61,11 +74,12 @@ def where_it_went(diff: WindowDiff, most: int = 3) -> tuple[str, ...]:
     ]
     least_ns = _WORTH_A_LINE * _longest_step_ns(diff)
     grown = [entry for entry in candidates if entry[0] > 0 and (entry[1] or entry[0] >= least_ns)]
-    return tuple(line for *_, line in sorted(grown, key=lambda entry: -entry[0])[:most])
+    ranked = sorted(grown, key=lambda entry: (calls_first and not entry[1], -entry[0]))
+    return tuple(line for *_, line in ranked[:most])
 
 
 def _is_time(change: QuantityChange) -> bool:
-    return change.unit in (CPU_TIME, DEVICE_WORK, WAITING)
+    return change.unit in (ELAPSED_TIME, CPU_TIME, DEVICE_WORK, WAITING)
 
 
 def _calls_grew(cost: CostChange) -> bool:
@@ -86,7 +100,7 @@ def _cost_line(cost: CostChange) -> str:
     time = next(name for kind, _, name in _COSTS if kind == cost.kind)
     calls = f"{_count(cost.before_calls)} -> {_count(cost.after_calls)} calls/step"
     if cost.before_calls == cost.after_calls:
-        calls = f"{_count(cost.after_calls)} calls/step"
+        calls = f"{_count(cost.after_calls)} {'call' if cost.after_calls == 1 else 'calls'}/step"
     return f"{cost.name}: {calls}, {time} {_ms(cost.before_ns or 0)} -> {_ms(cost.after_ns or 0)} ms/step (profiled)"
 
 
@@ -125,11 +139,25 @@ def _counter_blocks(diff: WindowDiff, verbosity: int) -> tuple[Block, ...]:
     if not diff.counters:
         return (Paragraph(Text("no counter that both sides have exactly has changed", tone="muted")),)
     shown = len(diff.counters) if verbosity >= 2 else _COUNTERS[verbosity]
-    texts = [Text(counter_text(change), tone="attention" if change.gated else "plain") for change in diff.counters]
+    texts = [Text(_counter_text(change), tone="attention" if change.gated else "plain") for change in diff.counters]
     heading = Heading(Text(f"{counted(len(texts), 'counter')} changed"), level=2)
     rest = len(texts) - shown
     more = (Paragraph(Text(f"{rest} of {len(texts)} changed counters not shown", tone="muted")),) if rest > 0 else ()
     return heading, Bullets(tuple(texts[:shown])), *more
+
+
+def _counter_text(change: CounterChange) -> str:
+    """As a gate writes it; a decrease between steps that differ is ``at least 8 -> at most 4``, or ``up to 2 -> 0``."""
+    text = counter_text(change)
+    if not change.certain_bound or change.after >= change.before:
+        return text
+    grown = f"{change.before} -> up to {change.after}" if change.some_steps else _bounds(change, "at most", "at least")
+    less = f"up to {change.before} -> {change.after}" if change.some_steps else _bounds(change, "at least", "at most")
+    return text.replace(grown, less)
+
+
+def _bounds(change: CounterChange, then: str, now: str) -> str:
+    return f"{then} {change.before} -> {now} {change.after}"
 
 
 def _table(headers: tuple[str, ...], rows: tuple[tuple[Text, ...], ...]) -> Table:
@@ -162,14 +190,11 @@ def _count(calls: float) -> str:
     return f"{calls:.0f}" if float(calls).is_integer() else f"{calls:.1f}"
 
 
-def _bytes(size: float) -> str:
-    return byte_size(round(size))
-
-
 _WRITERS: dict[str, Callable[[float], str]] = {
+    ELAPSED_TIME: _ms,
     CPU_TIME: _ms,
     DEVICE_WORK: _ms,
     WAITING: _ms,
     CALLS: _count,
-    BYTES: _bytes,
+    BYTES: byte_size,
 }

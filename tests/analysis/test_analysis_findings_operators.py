@@ -20,6 +20,7 @@ from finding_windows import (
 
 from pytest_stepprof.analysis.findings import find
 from pytest_stepprof.record.window import (
+    Counter,
     ShapeCost,
 )
 
@@ -93,7 +94,17 @@ def test_a_lower_precision_is_not_advised_twice(types: str, advised: bool) -> No
         device_work_ns=None,
     )
     check = only(msgspec.structs.replace(dominant_on_the_host(30), shapes=(shape,))).next_check
-    assert ("precision (bf16 autocast)" in check) == advised
+    assert ("bf16 autocast" in check) == advised
+
+
+@pytest.mark.parametrize("asked", [(), ("CPU",)], ids=["a file", "measured on the CPU"])
+def test_a_device_that_was_used_and_not_seen_gets_no_advice_of_the_hosts(asked: tuple[str, ...]) -> None:
+    window = msgspec.structs.replace(dominant_on_the_host(60), activities_asked=asked)
+    assert codes(window) == ["dominant operator"]
+    device = msgspec.structs.replace(window.device, suspected=True, reason="aten::cudnn_convolution was called")
+    assert find(msgspec.structs.replace(window, device=device)) == ()
+    graphs = (Counter(name="graph launches", unit="calls", per_step=each(1), exact=True),)
+    assert find(msgspec.structs.replace(window, counters=graphs)) == ()
 
 
 def test_half_is_not_most() -> None:

@@ -16,6 +16,8 @@ from pytest_stepprof.record.finding import Finding
 from pytest_stepprof.record.window import Window
 
 MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LONGEST = 230
+"""Characters: two lines of 120 columns."""
 DOUBT = re.compile(r"\b(may|could|if)\b")
 PROMISE = re.compile(
     r"faster|speed.?up|\bgain|\bwill (be|take|save|run)\b|improve|\bproves?\b|because of", re.IGNORECASE
@@ -31,6 +33,7 @@ def ranked(findings: tuple[Finding, ...]) -> bool:
 
 
 def assert_well_worded(finding: Finding) -> None:
+    assert max(len(finding.hypothesis), len(finding.next_check)) <= LONGEST
     assert re.search(r"\d", finding.observation)
     assert finding.evidence
     assert all(math.isfinite(entry.value) for entry in finding.evidence)
@@ -69,6 +72,7 @@ def test_the_words_of_each_pattern(pattern: Pattern, seen: Callable[[Window], Wi
     for finding in find(msgspec.structs.replace(window, whole_trace=whole_trace)):
         assert_well_worded(finding)
         assert not whole_trace or "profiled step" not in finding.observation
+        assert not whole_trace or "per step" not in finding.next_check
 
 
 @given(any_windows())

@@ -6,8 +6,11 @@ from itertools import count
 import pytest
 from trace_events import Event, any_trace, complete, data_trace, kernel, label, launch, operator, step, trace_of
 
+from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.validity import validity_notices
 from pytest_stepprof.record.finding import Finding, FindingCode
+from pytest_stepprof.record.notice import NoticeCode
 from pytest_stepprof.record.window import Window
 
 Numbers = Iterator[int]
@@ -18,14 +21,18 @@ PERIOD_US, STEP_US = 1100, 1000
 READING = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def window_of(build: Step, steps: int = 3) -> Window:
+def steps_of(build: Step, steps: int = 3) -> Trace:
     numbers = count(1)
     events = [
         event
         for number in range(steps)
         for event in (step(number, number * PERIOD_US, STEP_US), *build(number * PERIOD_US, numbers))
     ]
-    return reduce_window(trace_of(*events), device_expected=True)
+    return trace_of(*events)
+
+
+def window_of(build: Step, steps: int = 3) -> Window:
+    return reduce_window(steps_of(build, steps), device_expected=True)
 
 
 def said(window: Window) -> dict[FindingCode, Finding]:
@@ -139,12 +146,12 @@ FAULTS: tuple[tuple[FindingCode, Step, Step, str], ...] = (
     ("input pipeline", waits_for_data, in_good_order, "device 0 is idle for 0.400 ms (40.0 %) meanwhile"),
     ("recurring copy", copies_anew, in_good_order, "1 x 2.861 MiB Memcpy HtoD (Pageable -> Device). Device work"),
     ("many small launches", small_kernels, in_good_order, "99 kernels per step, 99 of them shorter than 10.0 us"),
-    ("host bound", launches_late, in_good_order, "Device 0 is idle for 0.518 ms of a profiled step's 1.00 ms (51.8 %)"),
+    ("host bound", launches_late, in_good_order, "device 0 is idle for 0.518 ms of 1.00 ms per profiled step (51.8 %)"),
     ("synchronization", waits_for_the_device, in_good_order, "cudaStreamSynchronize (1 call per step) 0.390 ms"),
     ("allocator not warm", allocates_anew, in_good_order, "cudaMalloc 3 times"),
-    ("compilation in the window", compiles, in_good_order, "0.400 ms of a profiled step's 1.00 ms (40.0 %), 1 timed"),
+    ("compilation in the window", compiles, in_good_order, "0.400 ms of 1.00 ms per profiled step (40.0 %), 1 timed"),
     ("unrecorded threads", launches_from_nowhere, on_two_threads, "1 of 2 launches per step"),
-    ("communication wait", exchanges_alone, exchanges_beside_work, "run for 0.395 ms of a profiled step's 1.00 ms"),
+    ("communication wait", exchanges_alone, exchanges_beside_work, "run for 0.395 ms of 1.00 ms per profiled step"),
     ("dominant operator", one_operator, in_good_order, "aten::bmm (2 calls per step) launches 100.0 % of the device's"),
 )
 
@@ -155,6 +162,25 @@ def test_a_fault_is_found_and_its_cure_gives_nothing(code: FindingCode, fault: S
     assert window.device.status == "observed"
     assert text in said(window)[code].observation
     assert window_of(cured).findings == ()
+
+
+NOTICED: dict[FindingCode, NoticeCode] = {
+    "allocator not warm": "unwarmed",
+    "compilation in the window": "compilation in the window",
+    "unrecorded threads": "unrecorded threads",
+}
+
+
+@pytest.mark.parametrize(("code", "fault", "cured", "text"), FAULTS, ids=[fault.__name__ for _, fault, _, _ in FAULTS])
+def test_a_finding_never_stands_without_its_notice(code: FindingCode, fault: Step, cured: Step, text: str) -> None:
+    """The notice comes for any of it, because it makes numbers invalid; the finding where there is much of it."""
+    for build in (fault, cured):
+        trace = steps_of(build)
+        window = reduce_window(trace, device_expected=True)
+        found = {NOTICED[finding.code] for finding in window.findings if finding.code in NOTICED}
+        noticed = {notice.code for notice in validity_notices(trace, window)}
+        assert found == noticed & {*NOTICED.values()}
+        assert (code in NOTICED and build is fault) == bool(found)
 
 
 def test_shares_of_a_fault_are_those_of_its_events() -> None:
@@ -183,7 +209,7 @@ def test_the_pair_before_and_after_more_workers() -> None:
     assert next(iter(before)) == "input pipeline"
     assert before["input pipeline"].share == pytest.approx(355_571 / 1_048_974, rel=1e-3)
     assert before["input pipeline"].observation == (
-        "Reading a batch takes 69.3 ms of a profiled step's 175 ms (39.6 %); device 0 is idle for 59.3 ms (33.9 %) "
+        "Reading a batch takes 69.3 ms of 175 ms per profiled step (39.6 %); device 0 is idle for 59.3 ms (33.9 %) "
         "meanwhile."
     )
     assert "input pipeline" not in after
@@ -193,9 +219,7 @@ def test_launches_of_the_pair() -> None:
     window = real("nvidia_v100_train_resnet50_workers4.pt.trace.json.gz")
     launches = said(window)["many small launches"]
     assert "1478 kernels per step, 924 to 926 of them shorter than 10.0 us" in launches.observation
-    assert (
-        "from 15.2 % to 40.1 % of single steps" in launches.observation
-    )  # two of its steps are slow for other reasons
+    assert "; single steps 15.2 % to 40.1 %)" in launches.observation  # two of its steps are slow for other reasons
     assert not {"recurring copy", "host bound", "synchronization", "time outside of operators"} & said(window).keys()
 
 
@@ -210,11 +234,18 @@ def test_many_small_launches_in_a_small_model(name: str) -> None:
 def test_two_ranks_that_are_bound_by_their_hosts() -> None:
     found = said(real("nvidia_a100_train_ddp2_nccl.json.gz"))
     assert list(found) == ["host bound", "communication wait"]
-    assert "13.1 ms of a profiled step's 222 ms (5.9 %) with no other work beside them" in (
+    assert "13.1 ms of 222 ms per profiled step (5.9 %) with no other work beside them" in (
         found["communication wait"].observation
     )
 
 
-def test_a_file_without_a_device_side_has_findings_about_the_host_only() -> None:
+def test_a_file_that_lacks_the_side_of_a_device_that_was_used_gets_no_advice_of_the_hosts() -> None:
+    """It calls nccl: what its host's operators take says little about a step whose work was elsewhere."""
     window = reduce_window(data_trace("cpu_only_step_no_gpu.json.gz"), device_expected=True)
-    assert list(said(window)) == ["time outside of operators"]
+    assert (window.device.status, window.device.suspected) == ("not observed", True)
+    assert window.findings == ()
+
+
+def test_a_file_of_the_host_alone_has_findings_about_the_host() -> None:
+    window = reduce_window(data_trace("torch213_labels_renamed.json"), device_expected=True)
+    assert list(said(window)) == ["dominant operator"]

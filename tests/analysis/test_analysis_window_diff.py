@@ -11,6 +11,7 @@ from pytest_stepprof.analysis.window.diff import (
     CPU_TIME,
     DEVICE_WORK,
     ELAPSED,
+    ELAPSED_TIME,
     WAITING,
     change_of,
     diff_windows,
@@ -83,9 +84,9 @@ def test_windows_of_different_lengths_compare_per_step() -> None:
     (cost,) = diff.costs
     assert (cost.before_calls, cost.after_calls) == (4.0, 8.0)
     assert (cost.before_ns, cost.after_ns) == (300.0, 1000.0)
-    assert quantity(diff, ELAPSED) == QuantityChange(name=ELAPSED, unit=CPU_TIME, before=1000.0, after=2000.0)
+    assert quantity(diff, ELAPSED) == QuantityChange(name=ELAPSED, unit=ELAPSED_TIME, before=1000.0, after=2000.0)
     assert quantity(diff, "reading the batch") == QuantityChange(
-        name="reading the batch", unit=CPU_TIME, before=200.0, after=10.0
+        name="reading the batch", unit=ELAPSED_TIME, before=200.0, after=10.0
     )
     assert diff.remarks == ()
 
@@ -160,6 +161,7 @@ def test_launches_and_memory() -> None:
         holders=(),
     )
     diff = diff_windows(window(launches=launches), window(memory=(memory,)))
+    assert quantity(diff, "launching kernels").unit == CPU_TIME
     assert (quantity(diff, "kernel launches").before, quantity(diff, "kernel launches").after) == (5.0, None)
     assert quantity(diff, "cpu: memory peak above the step's start").after == 20.0
     assert diff.remarks == ("after holds memory, the other one does not",)
@@ -202,7 +204,7 @@ SHAPE = ShapeCost(
         (
             {"device": OBSERVED, "devices": (device_use(),)},
             {"device": OBSERVED, "devices": (device_use(), device_use(device=1))},
-            "before there are 1 devices at work, after 2",
+            "1 device at work before, 2 after",
         ),
         (
             {"device": OBSERVED, "devices": (device_use(),)},
@@ -224,6 +226,75 @@ def test_the_same_twice_needs_no_remark_and_has_no_change() -> None:
     assert diff.remarks == ()
     assert diff.counters == ()
     assert all(change_of(change) == 0 for change in (*diff.quantities, *diff.costs))
+
+
+def test_launches_are_those_of_the_counter_where_the_device_was_not_seen() -> None:
+    """A file without a device's side has calls of the host all the same."""
+    seen = (Counter(name="kernel launches", unit="calls", per_step=(77, 77), exact=True),)
+    launches = quantity(diff_windows(window(counters=seen), window()), "kernel launches")
+    assert (launches.before, launches.after) == (77.0, None)
+
+
+def test_spans_of_the_host_are_elapsed_time_and_waiting_is_waiting() -> None:
+    spans = {
+        "read_cpu_ns": (1, 1),
+        "transfer_cpu_ns": (2, 2),
+        "outside_operators_ns": (3, 3),
+        "compilation_cpu_ns": (4, 4),
+    }
+    side = window(**spans, transfer_waiting_ns=(5, 7))
+    units = {change.name: change.unit for change in diff_windows(side, side).quantities}
+    assert units == {
+        ELAPSED: ELAPSED_TIME,
+        "reading the batch": ELAPSED_TIME,
+        "calls that copy between host and device": ELAPSED_TIME,
+        "outside of operators": ELAPSED_TIME,
+        "compiling": ELAPSED_TIME,
+        "waiting in calls that copy": WAITING,
+    }
+
+
+def test_a_device_at_rest_does_no_work_where_it_would_have_been_seen() -> None:
+    one, two = (device_use(),), (device_use(), device_use(device=1))
+    diff = diff_windows(window(device=OBSERVED, devices=one), window(device=OBSERVED, devices=two))
+    assert (quantity(diff, "device 1 busy").before, quantity(diff, "device 1 kernels").before) == (0.0, 0.0)
+    assert quantity(diff, "device 1 idle").before is None
+    partly = DeviceObservation(status="incomplete", reason="3 launches have no kernel", work_ns=(1, 1))
+    diff = diff_windows(window(device=partly, devices=one), window(device=OBSERVED, devices=two))
+    assert quantity(diff, "device 1 busy").before is None
+
+
+def test_late_launches_that_nobody_knows_have_no_number() -> None:
+    unknown = (device_use(idle_late_launch_ns=None),)
+    diff = diff_windows(window(device=OBSERVED, devices=unknown), window(device=OBSERVED, devices=(device_use(),)))
+    late = quantity(diff, "device 0 idle before late launches")
+    assert (late.before, late.after, change_of(late)) == (None, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((2, 3), (8, 9)), ((2, 2), (8, 9)), ((2, 3), (8, 8)), ((2, 2), (8, 8)), ((0, 0), (0, 5))]
+)
+def test_counters_change_alike_in_both_directions(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    def side(per_step: tuple[int, ...]) -> Window:
+        exact = len(set(per_step)) == 1
+        return window(counters=(Counter(name="operator calls", unit="calls", per_step=per_step, exact=exact),))
+
+    (grown,) = diff_windows(side(before), side(after)).counters
+    (shrunk,) = diff_windows(side(after), side(before)).counters
+    assert (grown.before, grown.after, grown.gated) == (
+        max(before),
+        after[-1] if before == (0, 0) else min(after),
+        True,
+    )
+    assert (shrunk.before, shrunk.after, shrunk.gated) == (grown.after, grown.before, False)
+
+
+def test_steps_that_differ_too_much_change_nothing_for_certain() -> None:
+    sides = [
+        window(counters=(Counter(name="operator calls", unit="calls", per_step=numbers, exact=False),))
+        for numbers in ((2, 9), (4, 5))
+    ]
+    assert diff_windows(*sides).counters == diff_windows(*sides[::-1]).counters == ()
 
 
 def test_counters_come_from_the_gate() -> None:

@@ -113,7 +113,7 @@ def test_a_step_that_does_something_else() -> None:
 
     finding = said(sleeping)["time outside of operators"]
     assert "Of the labels, write a log has most time of its own" in finding.observation
-    assert "waiting (files, network, locks, sleep)" in finding.hypothesis
+    assert "wait (files, locks, sleep)" in finding.hypothesis
     assert "time outside of operators" not in said(cured)
 
 

@@ -6,7 +6,7 @@ from sample_records import sample_device_window, sample_incomplete_window
 
 from pytest_stepprof.record.window import DeviceObservation
 from pytest_stepprof.report.device import device_blocks
-from pytest_stepprof.report.document import Bullets, Document, Table, Text
+from pytest_stepprof.report.document import Bullets, Document, Paragraph, Table, Text
 from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.terminal import render_terminal
 
@@ -44,7 +44,33 @@ def test_each_device_has_a_row_of_shares_of_the_step():
 
 def test_what_was_seen_in_part_bounds_the_idle_time():
     (table,) = tables(sample_incomplete_window())
-    assert table.headers[-3:] == ("idle at most", "idle: reading at most", "idle: late launch at most")
+    assert table.headers == (
+        "device",
+        "kernels seen/step",
+        "busy seen",
+        "compute seen",
+        "copy seen",
+        "communication seen",
+        "idle at most",
+        "idle: reading at most",
+    )
+
+
+def test_late_launches_have_no_number_where_nobody_knows_them():
+    unknown = sample_incomplete_window()
+    text = [block.text.content for block in device_blocks(unknown) if isinstance(block, Paragraph)]
+    assert text[-1] == "idle before late launches: not known (the device's side is incomplete)"
+    stored_before = changed(unknown, devices=sample_device_window().devices)
+    assert not [header for header in tables(stored_before)[0].headers if "late" in header]
+    two_clocks = changed(unknown, device=changed(unknown.device, status="observed"))
+    assert tables(two_clocks)[0].headers[-1] == "idle: reading"
+
+
+def test_a_queue_delay_between_two_clocks_has_no_number():
+    window = sample_device_window()
+    launches = changed(window.launches, median_queue_ns=None, largest_queue_ns=None)
+    *_, queue, _ = sentences(changed(window, launches=launches))
+    assert queue == ("queue delay: not known, because the clocks of host and device differ; median kernel 8.0 us")
 
 
 def test_sums_unions_and_spans_are_told_apart():
@@ -87,12 +113,23 @@ def test_copies_by_kind_and_size_and_whether_every_step_makes_them():
 def test_synchronizations_are_waiting_of_the_host():
     *_, waits = tables(sample_device_window(), 1)
     assert waits.headers == ("synchronization", "calls/step", "host waits")
-    assert contents(waits) == [["cudaStreamSynchronize", "1 to 3", "5.0 %"]]
+    assert contents(waits) == [
+        ["cudaStreamSynchronize", "1 to 3", "5.0 %"],
+        ["calls that copy, until their copy begins", "", "1.0 %"],
+    ]
 
 
 @pytest.mark.parametrize("verbosity", [0, 1, 2])
 def test_a_device_that_was_not_observed_has_no_number_and_no_column_anywhere(verbosity):
-    window = changed(sample_device_window(), device=UNSEEN, synchronizations=(), findings=(), counters=())
+    window = changed(
+        sample_device_window(),
+        device=UNSEEN,
+        synchronizations=(),
+        findings=(),
+        counters=(),
+        transfer_cpu_ns=None,
+        transfer_waiting_ns=None,
+    )
     document = Document(title=Text("t"), blocks=profile_blocks(window, (), verbosity))
     text = render_terminal(document, width=200, colour=False)
     assert "device: not observed (no device event came)" in text

@@ -10,6 +10,7 @@ from pytest_stepprof.report.findings import finding_blocks, finding_title
 from pytest_stepprof.report.memory import memory_blocks
 
 changed = msgspec.structs.replace
+NOTE = "findings are hypotheses: judge a change by unprofiled runs, as in stepprof ab"
 
 
 def texts(blocks):
@@ -22,9 +23,10 @@ def texts(blocks):
 def test_a_finding_says_what_was_seen_what_it_may_be_and_how_to_find_out():
     assert texts(finding_blocks([sample_finding()])) == [
         "finding: input pipeline, 38.0 % of the elapsed time",
-        "observation: the host reads batches during 38.0 % of the step, and device 0 is idle meanwhile",
+        "seen: the host reads batches during 38.0 % of the step, and device 0 is idle meanwhile",
         "hypothesis: the loader makes batches more slowly than the step uses them",
-        "next check: measure again with more workers, or with batches that are in memory already",
+        "check: measure again with more workers, or with batches that are in memory already",
+        NOTE,
     ]
 
 
@@ -36,14 +38,14 @@ def test_the_short_report_has_three_findings_and_counts_the_rest():
     blocks = finding_blocks(sample_device_window().findings)
     assert sum(isinstance(block, Heading) for block in blocks) == 3
     assert isinstance(blocks[-1], Paragraph)
-    assert blocks[-1].text.content == "1 more finding: memory peak (-v shows all)"
+    assert [block.text.content for block in blocks[-2:]] == ["1 more finding: memory peak (-v shows all)", NOTE]
     assert not [text for text in texts(blocks) if text.startswith("evidence")]
 
 
 def test_verbose_shows_all_findings_with_their_evidence():
     blocks = finding_blocks(sample_device_window().findings, 1)
     assert sum(isinstance(block, Heading) for block in blocks) == 4
-    assert not [block for block in blocks if isinstance(block, Paragraph)]
+    assert [block.text.content for block in blocks if isinstance(block, Paragraph)] == [NOTE]
     assert texts(blocks)[4] == (
         "evidence: stepprof: read batch 0.969 ms/step; device 0 idle while reading 38.0 % of the step"
     )
@@ -53,16 +55,33 @@ def test_verbose_shows_all_findings_with_their_evidence():
     ("value", "unit", "text"),
     [
         (1_500_000.0, "ns/step", "evidence: x 1.50 ms/step"),
-        (1_500_000.0, "ns", "evidence: x 1.50 ms"),
+        (15_000.0, "ns", "evidence: x 15.0 us"),
+        (-1_500.0, "ns", "evidence: x -1.5 us"),
         (0.125, "share of the step", "evidence: x 12.5 % of the step"),
         (2.5, "calls/step", "evidence: x 2.5 calls/step"),
+        (1.0, "calls/step", "evidence: x 1 call/step"),
         (64.0 * 2**20, "bytes", "evidence: x 64 MiB"),
         (500.0, "bytes/step", "evidence: x 500 B/step"),
     ],
 )
 def test_every_number_of_the_evidence_has_its_unit(value, unit, text):
     finding = sample_finding(evidence=(Evidence(name="x", value=value, unit=unit),))
-    assert texts(finding_blocks([finding], 1))[-1] == text
+    assert texts(finding_blocks([finding], 1))[-2] == text
+    of_a_trace = text.replace("/step", "/trace").replace("of the step", "of the trace")
+    assert texts(finding_blocks([finding], 1, "trace"))[-2] == of_a_trace
+
+
+def test_advice_is_given_once_in_a_short_report_and_what_was_seen_each_time():
+    told = set()
+    first, second = sample_finding(), sample_finding(observation="the host reads during 12 % of the step")
+    assert len(texts(finding_blocks([first], told=told))) == 5
+    assert texts(finding_blocks([second], told=told)) == [
+        "finding: input pipeline, 38.0 % of the elapsed time",
+        "seen: the host reads during 12 % of the step",
+    ]
+    assert len(texts(finding_blocks([second], 1, told=told))) == 6
+    other = changed(second, next_check="count the workers")
+    assert texts(finding_blocks([other], told=told))[3] == "check: count the workers"
 
 
 def test_without_findings_there_is_nothing():

@@ -10,6 +10,7 @@ from sample_records import (
     sample_device_window,
     sample_incomplete_window,
     sample_measurement,
+    sample_memory,
     sample_session,
     sample_window,
 )
@@ -39,6 +40,7 @@ from pytest_stepprof.report.failure import failure_text
 from pytest_stepprof.report.markdown import render_markdown
 from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.terminal import render_terminal
+from pytest_stepprof.report.where import where_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 changed = msgspec.structs.replace
@@ -302,10 +304,17 @@ def test_memory_and_where_it_went():
     change = MemoryChange(
         device="cuda:0", holder=None, before_bytes=2**30, after_bytes=2**31, allowed_bytes=2**30 + 2**27, grew=True
     )
-    where = ("operator aten::copy_: 3 -> 4 calls/step, 0.100 -> 0.140 ms/step of CPU time",)
-    check_golden(
-        "failure_memory.txt", failure_text(changed(grown, memory=(change,)), baseline="main", where=where) + "\n"
+    compared = changed(grown, memory=(change,))
+    copies = (
+        OperatorCost(name="aten::copy_", calls=(calls, calls), self_cpu_ns=ns, total_cpu_ns=ns, device_work_ns=None)
+        for calls, ns in ((3, 200_000), (4, 280_000))
     )
+    before, after = (
+        sample_window(operators=(copy,), memory=(sample_memory(peak),))
+        for copy, peak in zip(copies, (100 * 2**20, 155 * 2**20), strict=True)
+    )
+    text = failure_text(compared, baseline="main", where=where_lines(compared, before, after))
+    check_golden("failure_memory.txt", text + "\n")
 
 
 def test_a_mismatch_shows_its_diff(monkeypatch):

@@ -135,7 +135,7 @@ def test_findings_and_peaks_of_memory():
     found = properties(judged(memory=(grown, held, within)), sample_measurement(window=window))
     assert [(name, text) for name, text in found if "finding" in name or "memory" in name] == [
         ("stepprof_finding", "input pipeline, 38.0 % of the elapsed time"),
-        ("stepprof_peak_memory_cuda:0_bytes", "1048576"),
+        ("stepprof_peak_memory_bytes", "cuda:0 1048576"),
         ("stepprof_memory_grew", "peak memory on cuda:0 0.5 -> 1.0 MiB in a step, allowed up to 0.5"),
         ("stepprof_memory", "peak memory on cpu 0.5 -> 1.0 MiB in a step, allowed up to 2.0"),
     ]

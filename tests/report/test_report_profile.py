@@ -137,7 +137,7 @@ def test_the_steps_line_has_the_parts_that_were_seen_as_shares_of_it():
     _, line, *_ = profile_blocks(sample_device_window())
     assert line.text.content == (
         "step: 2.60 ms, 2.50 ms elapsed, profiled; of it, on the host: reading 38.0 %, transfer calls 10.0 %, "
-        "compilation 2.0 %, outside of operators 20.0 %"
+        "waiting in transfer calls 1.0 %, compilation 2.0 %, outside of operators 20.0 %"
     )
 
 

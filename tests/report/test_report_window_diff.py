@@ -1,6 +1,6 @@
 """A diff as text: tables per quantity, small changes counted, and a few lines for a failing test."""
 
-from pytest_stepprof.analysis.window.diff import CPU_TIME, DEVICE_WORK, ELAPSED, WAITING
+from pytest_stepprof.analysis.window.diff import CPU_TIME, DEVICE_WORK, ELAPSED, ELAPSED_TIME, WAITING
 from pytest_stepprof.record.comparison import CounterChange
 from pytest_stepprof.record.window_diff import CostChange, CostKind, QuantityChange, WindowDiff
 from pytest_stepprof.report.document import Document, Table, Text
@@ -28,7 +28,7 @@ def diff(
     remarks: tuple[str, ...] = (),
 ) -> WindowDiff:
     """A step of 10 ms before and 20 ms after."""
-    elapsed = quantity(ELAPSED, CPU_TIME, 10e6, 20e6)
+    elapsed = quantity(ELAPSED, ELAPSED_TIME, 10e6, 20e6)
     return WindowDiff(quantities=(elapsed, *quantities), costs=costs, counters=counters, remarks=remarks)
 
 
@@ -51,15 +51,20 @@ def test_lines_are_the_largest_growths_only() -> None:
         cost("hardly", (1, 1), (1, 1.1)),
         cost("more calls", (1, 2.5), (1, 1.1)),
         cost("gone", (1, 0), (4, None)),
-        quantities=(quantity("reading the batch", CPU_TIME, 1e6, 5e6), quantity("device 0 busy", DEVICE_WORK, None, 9)),
+        quantities=(
+            quantity("reading the batch", ELAPSED_TIME, 1e6, 5e6),
+            quantity("device 0 busy", DEVICE_WORK, None, 9),
+        ),
     )
     assert where_it_went(changes, most=4) == (
         "most: 2 calls/step, self CPU 1.000 -> 9.000 ms/step (profiled)",
-        "reading the batch: CPU time 1.000 -> 5.000 ms/step (profiled)",
-        "grown: 1 calls/step, self CPU 1.000 -> 3.000 ms/step (profiled)",
+        "reading the batch: elapsed time 1.000 -> 5.000 ms/step (profiled)",
+        "grown: 1 call/step, self CPU 1.000 -> 3.000 ms/step (profiled)",
         "more calls: 1 -> 2.5 calls/step, self CPU 1.000 -> 1.100 ms/step (profiled)",
     )
     assert where_it_went(changes, most=1)[0].startswith("most:")
+    assert where_it_went(changes, most=1, calls_first=True)[0].startswith("more calls:")
+    assert where_it_went(diff(cost("below 3 % of 20 ms", (1, 1), (1, 1.5)))) == ()
     assert where_it_went(diff(cost("shrunk", (1, 1), (9, 1)))) == ()
 
 
@@ -69,12 +74,15 @@ def test_times_of_different_kinds_never_share_a_table() -> None:
             quantities=(
                 quantity("device 0 busy", DEVICE_WORK, 1e6, 2e6),
                 quantity("device 0 idle", WAITING, 9e6, 18e6),
+                quantity("launching kernels", CPU_TIME, 1e6, 2e6),
+                quantity("outside of operators", ELAPSED_TIME, 1e6, 2e6),
             )
         )
     )
     rows = {table.headers[0]: [row[0].content for row in table.rows] for table in blocks if isinstance(table, Table)}
     assert rows == {
-        "CPU time per step, ms": ["elapsed"],
+        "elapsed time on the host per step, ms": ["elapsed", "outside of operators"],
+        "CPU time per step, ms": ["launching kernels"],
         "device work per step, ms": ["device 0 busy"],
         "waiting per step, ms": ["device 0 idle"],
     }
@@ -109,6 +117,16 @@ def test_changes_have_signs_and_no_verdict() -> None:
     assert ["elapsed", "10.0", "20.0", "+10.0"] in rows
     assert "before is a whole trace" in text
     assert not [word for word in ("faster", "slower", "improved", "regressed") if word in text]
+
+
+def test_decreases_between_steps_that_differ() -> None:
+    less = CounterChange(name="copies", unit="calls", before=8, after=4, gated=False, certain_bound=True)
+    some = CounterChange(
+        name="recompilations", unit="calls", before=2, after=0, gated=False, certain_bound=True, some_steps=True
+    )
+    text = shown(diff(counters=(less, some)))
+    assert "copies at least 8 -> at most 4 per step" in text
+    assert "recompilations up to 2 -> 0 per step" in text
 
 
 def test_counters() -> None:

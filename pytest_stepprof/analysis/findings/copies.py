@@ -1,55 +1,45 @@
 """Which copies does every step make again?"""
 
-import re
 from collections.abc import Sequence
 
-from pytest_stepprof.analysis.findings.device import UNPROFILED, busiest, caveat, host_only, late_launches
+from pytest_stepprof.analysis.findings.device import busiest, caveat, host_only, late_launches
 from pytest_stepprof.analysis.findings.shares import (
     SMALL_CALL_NS,
     USUAL_SHARE,
     Part,
-    bytes_text,
     calls_per_step,
-    counted,
+    counts_text,
     evidence,
     lesser,
-    listed,
     mean,
     part_of,
     part_of_all,
-    span_text,
 )
+from pytest_stepprof.analysis.listing import counted, listed
+from pytest_stepprof.analysis.units import byte_size, per_step
 from pytest_stepprof.record.finding import Evidence, Finding
-from pytest_stepprof.record.window import CopyGroup, DeviceUse, OperatorCost, ShapeCost, Window
+from pytest_stepprof.record.window import CopyDirection, CopyGroup, DeviceUse, OperatorCost, ShapeCost, Window
 
 COPYING_OPERATORS = frozenset({"aten::_to_copy", "aten::copy_", "aten::clone"})
+_COPY_THEIR_BIAS = frozenset({"aten::addmm", "aten::addmv", "aten::baddbmm", "aten::addbmm"})
 _GROUPS_NAMED = 3
-# CUDA and recent ROCm, older ROCm, XPU.
-_TO_DEVICE = re.compile(r"HtoD|HostToDevice|M2D")
-_TO_HOST = re.compile(r"DtoH|DeviceToHost|D2M")
+_ACROSS: tuple[CopyDirection, ...] = ("host to device", "device to host")
 
-_WHICH = "--stepprof-shapes tells which sizes are copied, --stepprof-stacks from where"
-_INSIDE_CAUSE = (
-    "A tensor may be cloned, made contiguous, put together with others or copied into a buffer in every step, though "
-    "it could be written in place, or once."
-)
-_INSIDE_CHECK = (
-    f"{_WHICH}. Look for clone, contiguous, cat and layout changes around them; with DistributedDataParallel try "
-    f"gradient_as_bucket_view=True. {UNPROFILED}"
-)
-_TO_DEVICE_CAUSE = (
-    "It may be the batch, copied from pageable memory or without overlap, or it could be a constant of the same "
-    "content every time."
-)
-_TO_HOST_CAUSE = (
-    "Results may be fetched in every step (item, cpu, numpy, print), and if they are, the host waits for the device "
-    "each time."
-)
-_TO_DEVICE_CHECK = (
-    "Move what does not change to the device once, before the steps; for the batch try pin_memory=True in the "
-    "DataLoader and non_blocking=True in .to()."
-)
-_TO_HOST_CHECK = "Keep results on the device, and fetch them every N steps only."
+_CAUSES: dict[CopyDirection, str] = {
+    "host to device": "It may be the batch, from pageable memory or without overlap, or what never changes.",
+    "device to host": "Results may be fetched in every step (item, cpu, print of a tensor).",
+    "within the device": "A tensor may be cloned or made contiguous, though it could be written in place.",
+    "between devices": "Tensors may move between devices in every step, as in a split model or in DataParallel.",
+    "unknown": "The same data may be copied in every step, though once could be enough.",
+}
+_CHECKS: dict[CopyDirection, str] = {
+    "host to device": "Move what never changes to the device once; for the batch pin_memory=True, non_blocking=True.",
+    "device to host": "Keep results on the device, and fetch them every N steps only (.item(), .cpu()).",
+    "within the device": "Look for clone, contiguous, cat (--stepprof-stacks, with_stack=True), in DDP for "
+    "gradient_as_bucket_view.",
+    "between devices": "See what moves (--stepprof-shapes, record_shapes=True), and keep it where it is used.",
+    "unknown": "See what is copied (--stepprof-shapes, record_shapes=True), and where it comes from.",
+}
 
 
 def recurring_copy(window: Window) -> tuple[Finding, ...]:
@@ -57,63 +47,63 @@ def recurring_copy(window: Window) -> tuple[Finding, ...]:
     if len(window.elapsed_ns) < 2:
         return ()
     device = busiest(window)
-    if device is not None:
-        groups = [group for group in window.copies if group.recurring and any(group.calls)]
-        across = [group for group in groups if _crosses(group)]
-        inside = [group for group in groups if group not in across]
-        return (*_across(window, device, across), *_inside(window, device, inside))
-    return _on_the_host(window) if host_only(window) else ()
+    if device is None:
+        return _on_the_host(window) if host_only(window) else ()
+    groups = [group for group in window.copies if group.recurring and any(group.calls)]
+    across = [group for group in groups if group.direction in _ACROSS]
+    others = (_along(window, device, groups, direction) for direction in _CAUSES if direction not in _ACROSS)
+    return (*_across(window, device, across), *(found for finding in others for found in finding))
 
 
 def _across(window: Window, device: DeviceUse, groups: Sequence[CopyGroup]) -> tuple[Finding, ...]:
     """Copies between host and device cost the device's time, or the host's while the device has nothing to do."""
-    work, alone = _work(window, groups), lesser(_work(window, groups), _beside_nothing(window, device))
+    work = _work(window, groups)
+    alone = lesser(work, _beside_nothing(window, device))
     calls = part_of(window, window.transfer_cpu_ns)
     held_up = lesser(calls, late_launches(window, device)) if _are_most(groups, window) else part_of(window, ())
     costly = max(alone, held_up, key=lambda part: (part.recurs, part.share))
     if not (groups and costly.recurs):
         return ()
-    in_use = [any(way.search(group.kind) for group in groups) for way in (_TO_DEVICE, _TO_HOST)]
-    causes = [text for text, used in zip((_TO_DEVICE_CAUSE, _TO_HOST_CAUSE), in_use, strict=True) if used]
-    checks = [text for text, used in zip((_TO_DEVICE_CHECK, _TO_HOST_CHECK), in_use, strict=True) if used]
-    host = f"; the host's calls that copy take {calls.short_text}" if calls.part_ns else ""
+    used = [direction for direction in _ACROSS if any(group.direction == direction for group in groups)]
+    host = f"; the host's calls that copy take {calls.short_text}, waiting not counted" if calls.part_ns else ""
     return (
         Finding(
             code="recurring copy",
             share=costly.share,
-            observation=f"Every active step copies between host and device: {_named(groups)}. Device work of it: "
-            f"{work.text}, {alone.short_text} of that with no computation beside it{host}.{caveat(window)}",
+            observation=f"Every active step copies between host and device: {_named(groups)}. Device work: "
+            f"{work.text}, {alone.short_text} with no computation beside it{host}.{caveat(window)}",
             evidence=(*work.evidence("copies"), *_host_evidence(calls), *_group_evidence(groups)),
-            hypothesis=" ".join(causes),
-            next_check=f"{' '.join(checks)} {UNPROFILED}",
+            hypothesis=" ".join(_CAUSES[direction] for direction in used),
+            next_check=" ".join(_CHECKS[direction] for direction in used),
         ),
     )
 
 
-def _crosses(group: CopyGroup) -> bool:
-    return any(way.search(group.kind) for way in (_TO_DEVICE, _TO_HOST))
-
-
 def _are_most(groups: Sequence[CopyGroup], window: Window) -> bool:
     """Whether the host's calls that copy are for the most part those of recurring copies."""
-    every = sum(sum(group.calls) for group in window.copies if _crosses(group))
+    every = sum(sum(group.calls) for group in window.copies if group.direction in _ACROSS)
     return 2 * sum(sum(group.calls) for group in groups) > every
 
 
-def _inside(window: Window, device: DeviceUse, groups: Sequence[CopyGroup]) -> tuple[Finding, ...]:
+def _along(
+    window: Window, device: DeviceUse, every: Sequence[CopyGroup], direction: CopyDirection
+) -> tuple[Finding, ...]:
+    """Copies that stay on devices, or of which nobody knows the direction."""
+    groups = [group for group in every if group.direction == direction]
     work = _work(window, groups)
     alone = lesser(work, _beside_nothing(window, device))
     if not (groups and alone.recurs):
         return ()
+    where = {"within the device": " on the device", "between devices": " from device to device"}.get(direction, "")
     return (
         Finding(
             code="recurring copy",
             share=alone.share,
-            observation=f"Every active step copies on the device: {_named(groups)}. Device work of it: {work.text}, "
-            f"{alone.short_text} of that with no computation beside it.{caveat(window)}",
+            observation=f"Every active step copies{where}: {_named(groups)}. Device work: {work.text}, "
+            f"{alone.short_text} with no computation beside it.{caveat(window)}",
             evidence=(*work.evidence("copies"), *_group_evidence(groups)),
-            hypothesis=_INSIDE_CAUSE,
-            next_check=_INSIDE_CHECK,
+            hypothesis=_CAUSES[direction],
+            next_check=_CHECKS[direction],
         ),
     )
 
@@ -142,10 +132,9 @@ def _ranked(groups: Sequence[CopyGroup]) -> list[CopyGroup]:
 def _named(groups: Sequence[CopyGroup]) -> str:
     ranked = _ranked(groups)
     shown = ranked[:_GROUPS_NAMED]
-    texts = [f"{span_text(group.calls)} x {bytes_text(group.size_bytes)} {group.kind}" for group in shown]
+    texts = [f"{per_step(group.calls)} x {byte_size(group.size_bytes)} {group.kind}" for group in shown]
     others = len(ranked) - _GROUPS_NAMED
-    rest = [f"{others} other {'size or kind' if others == 1 else 'sizes or kinds'}"] if others > 0 else []
-    return listed([*texts, *rest])
+    return listed([*texts, *([counted(others, "other size or kind", "other sizes or kinds")] if others > 0 else [])])
 
 
 def _group_evidence(groups: Sequence[CopyGroup]) -> tuple[Evidence, ...]:
@@ -161,10 +150,10 @@ def _host_evidence(calls: Part) -> tuple[Evidence, ...]:
 def _on_the_host(window: Window) -> tuple[Finding, ...]:
     """Copying operators of a step that uses no device: their own time, of all recorded threads together."""
     copying = [cost for cost in window.operators if cost.name in COPYING_OPERATORS and _in_every_step(cost)]
-    own = part_of_all(window, sum(cost.self_cpu_ns for cost in copying))
+    own = part_of_all(window, sum(_not_of_arithmetic_ns(window, cost) for cost in copying))
     if own.share < USUAL_SHARE or not any(_moves_much(cost) for cost in copying):
         return ()
-    names = listed([f"{cost.name} ({counted(window, cost.calls, 'call')})" for cost in copying])
+    names = listed([f"{cost.name} ({counts_text(window, cost.calls, 'call')})" for cost in copying])
     return (
         Finding(
             code="recurring copy",
@@ -172,10 +161,8 @@ def _on_the_host(window: Window) -> tuple[Finding, ...]:
             observation=f"Every active step copies tensors in the host's memory: {names}. Self CPU time of it: "
             f"{own.text}.{_shapes(window)}",
             evidence=(*own.evidence("copying operators"), *(calls_per_step(cost.name, cost.calls) for cost in copying)),
-            hypothesis="Tensors may be converted to another type, cloned or made contiguous in every step; if their "
-            "content is the same every time, once is enough.",
-            next_check=f"{_WHICH}. Move what does not change out of the step, or keep it in the type and layout in "
-            f"which it is used. {UNPROFILED}",
+            hypothesis="Tensors may be converted, cloned or made contiguous in every step, though once could do.",
+            next_check="Find them (--stepprof-stacks, with_stack=True), then convert once, before the steps.",
         ),
     )
 
@@ -183,6 +170,14 @@ def _on_the_host(window: Window) -> tuple[Finding, ...]:
 def _moves_much(cost: OperatorCost) -> bool:
     """Whether its time may be that of moving data: conversions of single numbers take what any call takes."""
     return cost.self_cpu_ns >= SMALL_CALL_NS * sum(cost.calls)
+
+
+def _not_of_arithmetic_ns(window: Window, cost: OperatorCost) -> int:
+    """The time of calls that nothing but the step itself asks for: each matrix product copies its own bias first."""
+    if cost.name != "aten::copy_" or not sum(cost.calls):
+        return cost.self_cpu_ns
+    of_products = sum(sum(product.calls) for product in window.operators if product.name in _COPY_THEIR_BIAS)
+    return cost.self_cpu_ns * max(0, sum(cost.calls) - of_products) // sum(cost.calls)
 
 
 def _in_every_step(cost: OperatorCost) -> bool:

@@ -1,9 +1,7 @@
-"""What of the device a finding may rely on: unseen work is not idleness."""
+"""What of the device a finding may rely on: unseen work is not idleness, and two clocks tell nothing about late."""
 
 from pytest_stepprof.analysis.findings.shares import Part, part_of
 from pytest_stepprof.record.window import DeviceUse, Window
-
-UNPROFILED = "Judge by unprofiled runs, as in stepprof ab."
 
 
 def busiest(window: Window) -> DeviceUse | None:
@@ -30,21 +28,30 @@ def unseen_work(window: Window) -> str:
 def late_launches(window: Window, device: DeviceUse) -> Part:
     """The device's idle time before late launches that cannot be the time of reading.
 
-    Both may be the same time; how much of it is, the record does not say, so that all of it is taken off.
+    Both may be the same time; how much of it is, the record does not say, so that all of it is taken off. Nothing is
+    known where the device's side is incomplete, or where its clock and the host's differ.
     """
-    if len(device.idle_late_launch_ns) != len(device.idle_while_reading_ns):
+    late_ns, reading_ns = device.idle_late_launch_ns, device.idle_while_reading_ns
+    if late_ns is None or not _late_is_known(window) or len(late_ns) != len(reading_ns):
         return part_of(window, ())
-    pairs = zip(device.idle_late_launch_ns, device.idle_while_reading_ns, strict=True)
-    return part_of(window, tuple(max(0, late - reading) for late, reading in pairs))
+    return part_of(window, tuple(max(0, late - read) for late, read in zip(late_ns, reading_ns, strict=True)))
+
+
+def _late_is_known(window: Window) -> bool:
+    """Records that were stored before hold a number where nothing is known, too."""
+    return window.device.status == "observed" and not window.device.early_events
 
 
 def host_only(window: Window) -> bool:
     """Whether the step used no device at all, as far as anyone can tell: then the host's time is the step's."""
-    launches = any(counter.name == "kernel launches" and any(counter.per_step) for counter in window.counters)
     return (
         window.device.status == "not observed"
-        and not launches
+        and not window.device.suspected
         and window.transfer_cpu_ns is None
         and set(window.activities_asked) <= {"CPU"}
+        and not any(any(count.per_step) for count in window.counters if count.name in _CALLS_OF_A_DEVICE)
         and "MPS" not in window.device.reason  # a device that torch.profiler does not know: nothing is asked for
     )
+
+
+_CALLS_OF_A_DEVICE = frozenset({"kernel launches", "graph launches"})

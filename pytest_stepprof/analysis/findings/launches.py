@@ -1,20 +1,17 @@
 """Does the host keep the device busy, and are all of its threads recorded?"""
 
-from pytest_stepprof.analysis.findings.device import UNPROFILED, busiest, caveat, late_launches
+from pytest_stepprof.analysis.findings.device import busiest, late_launches
 from pytest_stepprof.analysis.findings.shares import (
     LEAST_SHARE,
     Part,
     calls_per_step,
-    counted,
+    counts_text,
     evidence,
     mean,
     part_of,
-    per,
     per_step_ns,
-    percent,
-    span_text,
-    time_text,
 )
+from pytest_stepprof.analysis.units import microseconds, milliseconds, per_step, percent
 from pytest_stepprof.record.finding import Evidence, Finding
 from pytest_stepprof.record.window import SHORT_KERNEL_NS, DeviceUse, LaunchUse, Window
 
@@ -24,13 +21,15 @@ _LONG_FOR_A_LAUNCH_NS = 100_000
 """No operator costs the host more than this before its launch, profiled: longer gaps have another reason."""
 
 _SLOWED = (
-    "The profiler slows the host down, and could be the reason itself: compare the unprofiled time of a step with the "
-    "device's work of {work} {per}; only what is clearly longer waits without a profiler, too. "
+    "Compare the unprofiled time of a step with the device's work of {work} {per} first: the profiler slows the host; "
 )
 
 
 def idle_before_late_launches(window: Window) -> tuple[Finding, ...]:
-    """Many small launches where the kernels are short and the gaps too, else a host that is late for other reasons."""
+    """Many small launches where the kernels are short and the gaps too, else a host that is late for other reasons.
+
+    Silent where nobody knows which launches came late: the device's side is incomplete, or its clock is another one.
+    """
     device, launches = busiest(window), window.launches
     if device is None or launches is None:
         return ()
@@ -58,23 +57,21 @@ def _kernels(window: Window) -> tuple[int, ...]:
 
 def _many_small_launches(window: Window, device: DeviceUse, launches: LaunchUse, late: Part) -> Finding:
     kernels = _kernels(window)
-    median = "" if launches.median_kernel_ns is None else f" (median {time_text(launches.median_kernel_ns)})"
+    median = "" if launches.median_kernel_ns is None else f" (median {microseconds(launches.median_kernel_ns)})"
     return Finding(
         code="many small launches",
         share=late.share,
-        observation=f"{counted(window, kernels, 'kernel')}, {span_text(launches.short_kernels)} of them shorter than "
-        f"{time_text(SHORT_KERNEL_NS)}{median}; before launches that come late, device {device.device} is idle "
-        f"for {late.text}.{caveat(window)}",
+        observation=f"{counts_text(window, kernels, 'kernel')}, {per_step(launches.short_kernels)} of them shorter "
+        f"than {microseconds(SHORT_KERNEL_NS)}{median}; before launches that come late, device {device.device} is idle "
+        f"for {late.text}.",
         evidence=(
             *late.evidence("idle before late launches"),
             calls_per_step("kernels", kernels),
             calls_per_step("short kernels", launches.short_kernels),
             *_launch_evidence(window, launches),
         ),
-        hypothesis="Asking for a kernel may take the host longer than the kernel takes the device: chains of small "
-        "operators, or an optimizer that goes through the parameters one by one, could be behind it.",
-        next_check=_slowed(window) + "Then try foreach=True or fused=True in the optimizer, torch.compile "
-        f"(mode='reduce-overhead' replays CUDA graphs), or a larger batch. {UNPROFILED}",
+        hypothesis="Launching may take longer than the kernels: small operators, or an optimizer without foreach.",
+        next_check=_slowed(window) + "then try torch.compile, foreach=True or fused=True.",
     )
 
 
@@ -82,14 +79,11 @@ def _host_bound(window: Window, device: DeviceUse, launches: LaunchUse, late: Pa
     return Finding(
         code="host bound",
         share=late.share,
-        observation=f"Device {device.device} is idle for {late.text} before work whose launch began only when the "
-        f"device had run dry, reading not counted.{caveat(window)}",
+        observation="Before late launches (work that was asked for when the device had run dry), device "
+        f"{device.device} is idle for {late.text}, reading not counted.",
         evidence=(*late.evidence("idle before late launches"), *_launch_evidence(window, launches)),
-        hypothesis="The host may not keep the device busy: Python between the operators, calls that wait for the "
-        "device, or other work on the thread that launches could be behind it.",
-        next_check=_slowed(window) + "Then look at what the host does before the late launches: synchronizations, time "
-        "outside of operators, --stepprof-stacks; take it out of the step, or try torch.compile or a larger batch. "
-        f"{UNPROFILED}",
+        hypothesis="The host may not keep up: Python between operators, calls that wait, or other work on its thread.",
+        next_check=_slowed(window) + "then look for waits, and for Python (--stepprof-stacks, with_stack=True).",
     )
 
 
@@ -104,7 +98,8 @@ def _launch_evidence(window: Window, launches: LaunchUse) -> tuple[Evidence, ...
 
 
 def _slowed(window: Window) -> str:
-    return _SLOWED.format(work=time_text(mean(window.device.work_ns or ())), per=per(window))
+    per = "in the trace" if window.whole_trace else "per step"
+    return _SLOWED.format(work=milliseconds(mean(window.device.work_ns or ())), per=per)
 
 
 def unrecorded_threads(window: Window) -> tuple[Finding, ...]:
@@ -120,18 +115,15 @@ def unrecorded_threads(window: Window) -> tuple[Finding, ...]:
         Finding(
             code="unrecorded threads",
             share=None,
-            observation=f"{span_text(launches.without_operator)} of "
-            f"{counted(window, launches.calls, 'launch', 'launches')} come from threads on which no operator was "
+            observation=f"{per_step(launches.without_operator)} of "
+            f"{counts_text(window, launches.calls, 'launch', 'launches')} come from threads on which no operator was "
             f"recorded ({percent(share)} of the launches).",
             evidence=(
                 calls_per_step("launches without operator", launches.without_operator),
                 calls_per_step("launches", launches.calls),
             ),
-            hypothesis="A part of the step may run on threads of its own (threading, a pool of an extension) that the "
-            "profiler does not record; if so, operators, regions and time outside of operators show the rest only.",
-            next_check="For one measurement, do that work on the thread of the step; or profile by hand with "
-            "experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True) and read that trace "
-            "with stepprof trace show.",
+            hypothesis="A part of the step may run on threads (an extension's) that the profiler does not record.",
+            next_check="Do that work on the thread of the step for once, or profile with profile_all_threads=True.",
         ),
     )
 

@@ -1,7 +1,8 @@
 """Which part of the step stands at the peak of its memory?"""
 
-from pytest_stepprof.analysis.findings.device import UNPROFILED
-from pytest_stepprof.analysis.findings.shares import LEAST_SHARE, bytes_text, evidence, listed, mean
+from pytest_stepprof.analysis.findings.shares import LEAST_SHARE, evidence, mean
+from pytest_stepprof.analysis.listing import listed
+from pytest_stepprof.analysis.units import byte_size
 from pytest_stepprof.record.finding import Finding
 from pytest_stepprof.record.window import HolderMemory, MemoryUse, Window
 
@@ -26,23 +27,22 @@ def _of_device(window: Window, use: MemoryUse) -> tuple[Finding, ...]:
     holders = _holders(use, peak_bytes)
     if peak_bytes < _LEAST_PEAK_BYTES or thin or (use.peak_holder is None and not holders):
         return ()
-    total = "" if total_bytes is None else f" ({bytes_text(total_bytes)} in all)"
+    total = "" if total_bytes is None else f" ({byte_size(total_bytes)} in all)"
     stands = "" if use.peak_holder is None else f"; at the peak, {use.peak_holder} is at work"
-    kept = listed([f"{holder.name} {bytes_text(mean(holder.kept_bytes))}" for holder in holders])
-    keeps = f". Kept when its label closes, what is inside of it included: {kept}" if kept else ""
+    kept = listed([f"{holder.name} {byte_size(mean(holder.kept_bytes))}" for holder in holders])
+    keeps = f". Kept when its label closes, what is in it included: {kept}" if kept else ""
     return (
         Finding(
             code="memory peak",
             share=None,
-            observation=f"On {use.device}, memory rises to {bytes_text(peak_bytes)} above the start of a "
+            observation=f"On {use.device}, memory rises to {byte_size(peak_bytes)} above the start of a "
             f"{'trace' if window.whole_trace else 'step'}{total}{stands}{keeps}.",
             evidence=(
                 evidence("peak above the start", peak_bytes, "bytes"),
                 *(() if total_bytes is None else (evidence("peak in all", total_bytes, "bytes"),)),
                 *(evidence(holder.name, mean(holder.kept_bytes), "bytes/step") for holder in holders),
             ),
-            hypothesis="What is kept for the backward pass, or a large intermediate result at that place, may set the "
-            "peak.",
+            hypothesis="A large intermediate result there, or in training what is kept for backward, may set the peak.",
             next_check=_check(window),
         ),
     )
@@ -56,9 +56,5 @@ def _holders(use: MemoryUse, peak_bytes: int) -> list[HolderMemory]:
 
 
 def _check(window: Window) -> str:
-    finer = "" if window.modules else "--stepprof-modules tells which module it is. "
-    return (
-        f"{finer}Try torch.utils.checkpoint around it, bf16 autocast, zero_grad(set_to_none=True), or a smaller batch "
-        "with accumulated gradients, and look at the peak again with --stepprof-memory; each may cost time. "
-        f"{UNPROFILED}"
-    )
+    finer = "" if window.modules else "; --stepprof-modules names the module"
+    return f"Try torch.utils.checkpoint, bf16 autocast or a smaller batch{finer}."

@@ -3,8 +3,6 @@
 import re
 from typing import Literal
 
-from pytest_stepprof.analysis.findings.device import UNPROFILED
-
 OperatorKind = Literal["compute", "movement", "communication", "generated", "other"]
 
 # Parts of names, between underscores, colons or capitals: addmm, _scaled_mm, cudnn_convolution, _flash_attention, ...
@@ -27,32 +25,21 @@ _MOVEMENT = re.compile(
 )
 
 _HYPOTHESES: dict[OperatorKind, str] = {
-    "compute": "This is arithmetic (matrix, convolution, attention or the like): its time may be what the model needs "
-    "at these sizes, unless precision, sizes or algorithm leave room.",
-    "movement": "This operator moves data instead of computing: a layout that does not fit, an index that could be a "
-    "slice, or a copy that need not be there may be behind it.",
-    "communication": "This operator exchanges data with other processes: most of its time may be waiting for the "
-    "slowest of them.",
-    "generated": "This is code that torch.compile has generated, of any number of operators: it may be limited by "
-    "memory traffic, or hold what a library does better.",
-    "other": "This is not matrix or convolution work: it may be limited by memory traffic or by how often it is called "
-    "rather than by arithmetic.",
+    "compute": "This is arithmetic: its time may be what the model needs, unless precision or sizes leave room.",
+    "movement": "This operator moves data: a layout that does not fit, an index or a needless copy may be behind it.",
+    "communication": "This operator exchanges data with other processes: it may be waiting for the slowest of them.",
+    "generated": "This is code that torch.compile has generated: it may be limited by memory traffic.",
+    "other": "This is not matrix or convolution work: memory traffic, or how often it is called, may limit it.",
 }
 _CHECKS: dict[OperatorKind, str] = {
-    "movement": "Find where it comes from (--stepprof-stacks, labels with record_function), then look at layout "
-    f"(channels_last, contiguous), at indexing, and at what torch.compile can fuse. {UNPROFILED}",
-    "communication": f"Take the same window on every rank and compare how long each of them waits. {UNPROFILED}",
-    "generated": "TORCH_LOGS=output_code shows what it does, and a graph break may have cut it short; compare with the "
-    f"step as it is without torch.compile, and with another mode. {UNPROFILED}",
-    "other": "Find where it comes from (--stepprof-stacks, labels with record_function), then try a fused form of it, "
-    f"in-place operators, or torch.compile. {UNPROFILED}",
+    "movement": "Find its source (--stepprof-stacks, with_stack=True); look at layout and indexing.",
+    "communication": "Take the same window on every rank and compare how long each of them waits.",
+    "generated": "TORCH_LOGS=output_code shows what it does; compare with the step without torch.compile.",
+    "other": "Find its source (--stepprof-stacks, with_stack=True); try a fused form, or torch.compile.",
 }
-_COMPUTE_CHECK = (
-    "Try one at a time, and let the check of results say whether they still hold: {precision}sizes ({sizes}), "
-    f"algorithm (channels_last, scaled_dot_product_attention, a smaller part of the model). {UNPROFILED}"
-)
-_ON_DEVICE = ("bf16 autocast, torch.set_float32_matmul_precision('high')", "multiples of 8 or 16, a larger batch")
-_ON_HOST = ("bf16 autocast", "a larger or smaller batch, torch.set_num_threads")
+_COMPUTE_CHECK = "Try {precision}{sizes}, or another algorithm, one at a time, each with its results checked."
+_ON_DEVICE = ("bf16 autocast", "sizes in multiples of 8")
+_ON_HOST = ("bf16 autocast", "another batch size or torch.set_num_threads")
 _REDUCED = re.compile(r"half|float16|float8|int8|\bqu?int", re.IGNORECASE)
 """Names of types with which precision has been lowered already."""
 
@@ -76,5 +63,5 @@ def advice(name: str, types: str, *, on_device: bool) -> tuple[str, str]:
     if kind != "compute":
         return _HYPOTHESES[kind], _CHECKS[kind]
     precision, sizes = _ON_DEVICE if on_device else _ON_HOST
-    lower = "" if _REDUCED.search(types) else f"precision ({precision}), "
+    lower = "" if _REDUCED.search(types) else f"{precision}, "
     return _HYPOTHESES[kind], _COMPUTE_CHECK.format(precision=lower, sizes=sizes)

@@ -4,25 +4,25 @@ import re
 from collections.abc import Sequence
 
 from pytest_stepprof.analysis.findings.copies import COPYING_OPERATORS, recurring_copy
-from pytest_stepprof.analysis.findings.device import UNPROFILED, busiest, host_only, unseen_work
+from pytest_stepprof.analysis.findings.device import busiest, host_only, unseen_work
 from pytest_stepprof.analysis.findings.operator_kinds import advice
 from pytest_stepprof.analysis.findings.shares import (
     SMALL_CALL_NS,
     Part,
     calls_per_step,
-    counted,
+    counts_text,
     evidence,
-    listed,
     part_of_all,
-    percent,
-    time_text,
 )
+from pytest_stepprof.analysis.listing import listed
+from pytest_stepprof.analysis.units import microseconds, percent
 from pytest_stepprof.record.finding import Finding
 from pytest_stepprof.record.window import OperatorCost, ShapeCost, Window
 
 _MOST = 0.5
 """An operator dominates with more than this of all operators' time; small ones make it up together likewise."""
 _MANY_CALLS = 1000
+_RECORD_SHAPES = "Its sizes: --stepprof-shapes, record_shapes=True."
 
 # Wrappers around whatever is inside of them: to say that one of them dominates a device says nothing.
 _WRAPPER = re.compile(
@@ -43,19 +43,16 @@ def many_small_operators(window: Window) -> tuple[Finding, ...]:
         Finding(
             code="many small operators",
             share=own.share,
-            observation=f"{counted(window, calls, 'call')} of operators with a self CPU time of {time_text(mean_ns)} "
-            f"on average take {own.text}; the first of them: {listed([_named(window, cost) for cost in first])}.",
+            observation=f"{counts_text(window, calls, 'call')} of operators, each with {microseconds(mean_ns)} of self "
+            f"CPU time on average, take {own.text}, most of it {listed([_named(window, cost) for cost in first])}.",
             evidence=(
                 *own.evidence("small operators"),
                 calls_per_step("small operators", calls),
                 evidence("self CPU time of a call", mean_ns, "ns"),
                 *(calls_per_step(cost.name, cost.calls) for cost in first),
             ),
-            hypothesis="Calling the operators may cost as much as what they do: a loop over elements, rows, time steps "
-            "or parameters could be behind it. The profiler adds to each call, so that without it the share may be "
-            "smaller.",
-            next_check="Write the loop as operators on whole tensors, or try torch.compile; in an optimizer try "
-            f"foreach=True or fused=True. --stepprof-stacks tells where the calls come from. {UNPROFILED}",
+            hypothesis="Calls may cost more than what they do, as in a loop over rows; the profiler adds to each.",
+            next_check="Write loops as operators on whole tensors, or try torch.compile; in an optimizer foreach=True.",
         ),
     )
 
@@ -68,8 +65,11 @@ def dominant_operator(window: Window) -> tuple[Finding, ...]:
 
 
 def _small(window: Window) -> list[OperatorCost]:
-    """The operators whose calls are short, if there are thousands of them and they take most of the operators' time."""
-    if not host_only(window):
+    """The operators whose calls are short, if there are thousands of them and they take most of the operators' time.
+
+    A trace without steps has thousands of calls of anything: how many a step has, it does not tell.
+    """
+    if window.whole_trace or not host_only(window):
         return []
     called = [cost for cost in window.operators if sum(cost.calls) and len(cost.calls) == len(window.elapsed_ns)]
     small = [cost for cost in called if cost.self_cpu_ns < SMALL_CALL_NS * sum(cost.calls)]
@@ -125,10 +125,10 @@ def _finding(window: Window, cost: OperatorCost, part: Part, takes: str, *, on_d
         Finding(
             code="dominant operator",
             share=part.share,
-            observation=f"{cost.name} ({counted(window, cost.calls, 'call')}) {takes}.{shapes}{missing}",
+            observation=f"{cost.name} ({counts_text(window, cost.calls, 'call')}) {takes}.{shapes}{missing}",
             evidence=(*part.evidence(cost.name), calls_per_step(cost.name, cost.calls)),
             hypothesis=hypothesis,
-            next_check=check if window.shapes else f"--stepprof-shapes tells with which shapes it is called. {check}",
+            next_check=check if window.shapes else f"{check} {_RECORD_SHAPES}",
         ),
     )
 
@@ -140,8 +140,8 @@ def _costliest_shapes(window: Window, cost: OperatorCost, *, on_device: bool) ->
 
 
 def _shapes_text(window: Window, cost: ShapeCost) -> str:
-    return f" The costliest shapes: {cost.shapes} of {cost.types} ({counted(window, cost.calls, 'call')})."
+    return f" The costliest shapes: {cost.shapes} of {cost.types} ({counts_text(window, cost.calls, 'call')})."
 
 
 def _named(window: Window, cost: OperatorCost) -> str:
-    return f"{cost.name} ({counted(window, cost.calls, 'call')})"
+    return f"{cost.name} ({counts_text(window, cost.calls, 'call')})"

@@ -1,9 +1,9 @@
-"""What every finding needs: a part of the steps' time as a share, and numbers as text."""
+"""What every finding needs: a part of the steps' time as a share, and its text."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_stepprof.analysis.units import milliseconds, per_step, percent
 from pytest_stepprof.record.finding import Evidence, EvidenceUnit
 from pytest_stepprof.record.window import Window
 
@@ -55,14 +55,15 @@ class Part:
 
     @property
     def text(self) -> str:
-        """As a person reads it: ``69.3 ms of a profiled step's 174 ms (39.6 %), in 4 of 6 steps``."""
-        numbers = f"{time_text(self.mean_ns)} of a profiled {self.whole}'s {time_text(mean(self.elapsed_ns))}"
-        return f"{numbers} ({percent(self.share)}){self.where}"
+        """As a person reads it: ``69.3 ms of 174 ms per profiled step (39.6 %, in 4 of 6 steps)``."""
+        of_what = "in the profiled trace" if self.whole == "trace" else "per profiled step"
+        numbers = f"{milliseconds(self.mean_ns)} of {milliseconds(mean(self.elapsed_ns))} {of_what}"
+        return f"{numbers} ({percent(self.share)}{self.where})"
 
     @property
     def short_text(self) -> str:
         """The part alone: ``69.3 ms (39.6 %)``."""
-        return f"{time_text(self.mean_ns)} ({percent(self.share)}){self.where}"
+        return f"{milliseconds(self.mean_ns)} ({percent(self.share)}{self.where})"
 
     @property
     def where(self) -> str:
@@ -75,7 +76,7 @@ class Part:
         factor, difference = _UNLIKE
         if most < factor * least or most < least + difference:
             return ""
-        return f", from {percent(least)} to {percent(most)} of single steps"
+        return f"; single steps {percent(least)} to {percent(most)}"
 
     def evidence(self, name: str) -> tuple[Evidence, Evidence]:
         """The part as numbers: per step, and as a share."""
@@ -129,42 +130,7 @@ def calls_per_step(name: str, calls: Sequence[int]) -> Evidence:
     return evidence(name, mean(calls), "calls/step")
 
 
-def counted(window: Window, counts: Sequence[int], noun: str, plural: str | None = None) -> str:
+def counts_text(window: Window, counts: Sequence[int], noun: str, plural: str | None = None) -> str:
     """Counts as a person reads them: ``1 call per step``, ``10 to 12 calls per step``, ``3 calls in the trace``."""
-    return f"{span_text(counts)} {noun if max(counts, default=0) == 1 else plural or noun + 's'} {per(window)}"
-
-
-def span_text(counts: Sequence[int]) -> str:
-    """One number where all steps agree, else from the least to the largest."""
-    least, most = (min(counts), max(counts)) if counts else (0, 0)
-    return str(most) if least == most else f"{least} to {most}"
-
-
-def per(window: Window) -> str:
-    """What a number is given for: one step, or a whole trace."""
-    return "in the trace" if window.whole_trace else "per step"
-
-
-def percent(share: float) -> str:
-    """A share as text."""
-    return f"{100 * share:.1f} %"
-
-
-def time_text(ns: float) -> str:
-    """A time with three significant digits, in ms, or in us below a tenth of that."""
-    value, unit = (ns / 1e6, "ms") if abs(ns) >= 1e5 or ns == 0 else (ns / 1e3, "us")
-    decimals = 2 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:.{max(0, decimals)}f} {unit}"
-
-
-def bytes_text(size_bytes: float) -> str:
-    """A size in the largest binary unit of which there is one."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if abs(size_bytes) >= 2**power:
-            return f"{size_bytes / 2**power:.4g} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def listed(parts: Sequence[str]) -> str:
-    """Parts of a sentence with commas, the last with an ``and``."""
-    return " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
+    nouns = noun if max(counts, default=0) == 1 else plural or noun + "s"
+    return f"{per_step(counts)} {nouns} {'in the trace' if window.whole_trace else 'per step'}"

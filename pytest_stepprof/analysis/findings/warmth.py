@@ -2,8 +2,8 @@
 
 import re
 
-from pytest_stepprof.analysis.findings.device import UNPROFILED
-from pytest_stepprof.analysis.findings.shares import calls_per_step, counted, evidence, listed, part_of
+from pytest_stepprof.analysis.findings.shares import calls_per_step, counts_text, evidence, part_of
+from pytest_stepprof.analysis.listing import counted, listed
 from pytest_stepprof.record.finding import Finding
 from pytest_stepprof.record.window import Window
 
@@ -15,22 +15,18 @@ def compilation_in_the_window(window: Window) -> tuple[Finding, ...]:
     part = part_of(window, window.compilation_cpu_ns)
     if not part.matters:
         return ()
-    events = f", {counted(window, window.compilations, 'timed event')}" if window.compilations else ""
+    events = f", {counts_text(window, window.compilations, 'timed event')}" if window.compilations else ""
     return (
         Finding(
             code="compilation in the window",
             share=part.share,
-            observation=f"The compiler is at work for {part.text}{events}: the other shares are not those of a warm "
-            "step.",
+            observation=f"The compiler is at work for {part.text}{events}.",
             evidence=(
                 *part.evidence("compilation"),
                 calls_per_step("timed events of the compiler", window.compilations),
             ),
-            hypothesis="Shapes, types or Python values that differ from step to step may cause it to compile again, or "
-            "there could be too few warm-up steps to have seen all of them.",
-            next_check="Raise --stepprof-warmup-steps; if it compiles all the same, run the step under "
-            "torch.compiler.set_stance('fail_on_recompile') or with TORCH_LOGS=recompiles to see what differs, then "
-            f"keep shapes static (padding, drop_last=True) or mark them dynamic. {UNPROFILED}",
+            hypothesis="Shapes or values that differ may cause recompilation, or the warm-up could be too short.",
+            next_check="Warm up longer (--stepprof-warmup-steps); TORCH_LOGS=recompiles says what differs.",
         ),
     )
 
@@ -44,18 +40,16 @@ def allocator_not_warm(window: Window) -> tuple[Finding, ...]:
     steps = len(window.elapsed_ns)
     if window.whole_trace or not steps or sum(found.count for found in raw) < steps:
         return ()
-    named = listed([f"{found.name} {found.count} times" for found in raw])
+    named = listed([f"{found.name} {counted(found.count, 'time')}" for found in raw])
     return (
         Finding(
             code="allocator not warm",
             share=None,
-            observation=f"In the {steps} active steps the allocator still asks the driver for memory, or gives it "
-            f"back: {named}.",
+            observation=f"In {counted(steps, 'active step')} the allocator still asks the driver for memory, or gives "
+            f"it back: {named}.",
             evidence=tuple(evidence(found.name, found.count / steps, "calls/step") for found in raw),
-            hypothesis="Sizes that differ from step to step, too few warm-up steps, torch.cuda.empty_cache() in the "
-            "step, or memory that is nearly full could be behind it; such calls may wait for the device.",
-            next_check="Raise --stepprof-warmup-steps; if the calls stay, take empty_cache() out, keep the shapes of "
-            "batches the same, try a smaller batch, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True. "
-            f"{UNPROFILED}",
+            hypothesis="Sizes that differ, a short warm-up, empty_cache() or nearly full memory could be behind it.",
+            next_check="Warm up longer (--stepprof-warmup-steps); try PYTORCH_CUDA_ALLOC_CONF="
+            "expandable_segments:True.",
         ),
     )
