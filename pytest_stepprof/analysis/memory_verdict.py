@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from pytest_stepprof.analysis.judged import SILENT, WEIGHT_OF_A_FAILURE, Judged, reason
 from pytest_stepprof.analysis.units import byte_sizes
-from pytest_stepprof.record.comparison import MemoryChange
+from pytest_stepprof.record.comparison import MemoryChange, Weight
 from pytest_stepprof.record.settings import OWN_HOOKS_OPTION, JudgeSettings
 from pytest_stepprof.record.window import MemoryUse, Window
 
@@ -36,7 +36,8 @@ def judge_memory(before: Window, after: Window, judge: JudgeSettings) -> tuple[t
         return (), SILENT
     why = _not_comparable(before, after)
     if why is not None:
-        return (), Judged((reason("memory", "informs", f"Peak memory is not compared: {why}"),), False)
+        weight: Weight = "warns" if after.memory else "informs"  # whoever records it now wants it compared
+        return (), Judged((reason("memory", weight, f"Peak memory is not compared: {why}"),), False)
     changes = compare_memory(before, after, judge)
     grown = [change for change in changes if change.holder is None and change.grew]
     reasons = [
@@ -45,6 +46,7 @@ def judge_memory(before: Window, after: Window, judge: JudgeSettings) -> tuple[t
         if change.holder is None and change.before_bytes != change.after_bytes
     ]
     reasons += [reason("memory", "informs", text) for text in (*_of_holders(changes), *_one_sided(before, after))]
+    reasons += [reason("memory", "warns", f"Peak memory is not compared: {why}") for why in _obstacles(before, after)]
     return changes, Judged(tuple(reasons), bool(grown) and mode == "fail")
 
 
@@ -114,8 +116,12 @@ def _one_sided(before: Window, after: Window) -> Iterator[str]:
     then, now = _by_device(before), _by_device(after)
     yield from (f"peak memory on {device} was not recorded before" for device in now if device not in then)
     yield from (f"peak memory on {device} is not recorded any more" for device in then if device not in now)
-    both = [_obstacle(then[device], now[device]) for device in now if device in then]
-    yield from (f"Peak memory is not compared: {why}" for why in both if why is not None)
+
+
+def _obstacles(before: Window, after: Window) -> Iterator[str]:
+    then, now = _by_device(before), _by_device(after)
+    both = (_obstacle(then[device], now[device]) for device in now if device in then)
+    yield from (why for why in both if why is not None)
 
 
 def _of_holders(changes: tuple[MemoryChange, ...]) -> Iterator[str]:

@@ -126,28 +126,18 @@ def reduce_file(file: str, arguments: argparse.Namespace) -> ReducedTrace:
 
 
 def reduce_data(file: str, data: bytes, arguments: argparse.Namespace) -> ReducedTrace:
-    """Reduce what was read of a file. Whether a device was used has to be told by the events: nothing else says it."""
-    from pytest_stepprof.analysis.traces.reader import DEVICE_WORK_KINDS, Kind, read_trace
+    """Reduce what was read of a file."""
+    from pytest_stepprof.analysis.traces.reader import read_trace
     from pytest_stepprof.analysis.window.breakdown import reduce_window
     from pytest_stepprof.analysis.window.validity import validity_notices
 
     try:
         trace = read_trace(data, limit_bytes=arguments.limit)
         steps, remark = _steps(trace, arguments)
-        used_device = len(trace.of_kind(Kind.RUNTIME, *DEVICE_WORK_KINDS)) > 0
-        window = _explained(reduce_window(trace, device_expected=used_device, steps=steps), used_device)
+        window = reduce_window(trace, device_expected=None, steps=steps)
         return ReducedTrace(file_name(file), window, validity_notices(trace, window), remark)
     except (TraceError, UsageError) as error:
         raise type(error)(f"{place(file)}: {error}") from error
-
-
-def _explained(window: Window, used_device: bool) -> Window:
-    import msgspec
-
-    if used_device:
-        return window
-    silent = msgspec.structs.replace(window.device, reason="the file holds neither device events nor launches")
-    return msgspec.structs.replace(window, device=silent)
 
 
 def _steps(trace: "Trace", arguments: argparse.Namespace) -> tuple["Steps", str | None]:

@@ -11,6 +11,7 @@ import msgspec
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity, record_function
 
+from pytest_stepprof.analysis.findings import find
 from pytest_stepprof.analysis.labels import printable, refused_label
 from pytest_stepprof.analysis.traces.reader import Trace, read_trace
 from pytest_stepprof.analysis.window.breakdown import reduce_window
@@ -48,7 +49,8 @@ class WindowRequest:
     """What to record: steps before and in the window, labels that must be there, and the profiler's options.
 
     Of the active steps the first ``lead_in_steps`` are recorded and not looked at. ``record_modules`` says that whoever
-    takes the window has labels put around modules: see ``module_labels``.
+    takes the window has labels put around modules: see ``module_labels``. ``reading_counted`` says that reading the
+    batch is part of the step, and so of its counters.
     """
 
     wait_steps: int
@@ -59,6 +61,7 @@ class WindowRequest:
     record_stacks: bool = False
     record_memory: bool = False
     record_modules: bool = False
+    reading_counted: bool = True
     lead_in_steps: int = 0
     device_kind: str = "cpu"
 
@@ -260,13 +263,19 @@ def _reduced(trace: Trace, request: WindowRequest, messages: tuple[str, ...]) ->
                 f"The trace holds the steps {_listed(steps.numbers)}{others}; expected {_listed(request.numbers)}. "
                 f"Does the step use a profiler with a schedule? {_said(messages)}"
             )
-        window = reduce_window(trace, device_expected=DEVICE_ACTIVITY[request.device_kind] is not None, steps=steps)
+        window = reduce_window(
+            trace,
+            device_expected=DEVICE_ACTIVITY[request.device_kind] is not None,
+            steps=steps,
+            reading_counted=request.reading_counted,
+        )
     except TraceError as error:
         raise ProfilerError(f"{error} {_said(messages)}") from error
     _require_regions(trace, steps, request.regions)
     if request.device_kind == "mps":
-        unseen = msgspec.structs.replace(window.device, reason="torch.profiler records no MPS activity")
-        return msgspec.structs.replace(window, device=unseen)
+        unseen = msgspec.structs.replace(window.device, reason="torch.profiler records no MPS activity", suspected=True)
+        window = msgspec.structs.replace(window, device=unseen)
+        return msgspec.structs.replace(window, findings=find(window))
     return window
 
 

@@ -55,6 +55,7 @@ def _request(start: Start) -> WindowRequest:
         record_shapes=settings.record_shapes,
         record_stacks=settings.record_stacks,
         record_modules=settings.record_modules,
+        reading_counted=start.stepper.includes_read,
         device_kind=start.stepper.device.kind,
     )
 

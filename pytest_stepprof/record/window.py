@@ -242,7 +242,8 @@ class Window(Record, frozen=True, kw_only=True):
     ``unwarmed`` counts what a warm step does not do any more (calls of a stream-ordered pool of memory are usual).
     ``devices``, ``launches`` and ``copies`` are empty unless the device's side was seen; ``shapes``, ``modules`` and
     ``memory`` unless they were asked for. ``messages`` is what the profiler wrote to standard error or warned about
-    meanwhile, paths removed.
+    meanwhile, paths removed. ``reading_counted`` says whether ``counters`` count what is done while stepprof fetches
+    the batch: only where that belongs to the step. Costs, regions and copies always show it.
     """
 
     steps: tuple[int, ...]
@@ -262,6 +263,7 @@ class Window(Record, frozen=True, kw_only=True):
     modules: tuple[ModuleCost, ...] = ()
     memory: tuple[MemoryUse, ...] = ()
     counters: tuple[Counter, ...]
+    reading_counted: bool = True
     device: DeviceObservation
     devices: tuple[DeviceUse, ...] = ()
     launches: LaunchUse | None = None

@@ -53,7 +53,7 @@ def _step_line(window: Window) -> str:
     """The step's elapsed time while it was profiled, and what of it the host spent in some ways, which may overlap."""
     parts = [f"{name} {share(part_ns, window)}" for name, part_ns in _parts(window)]
     named = f"; of it, on the host: {', '.join(parts)}" if parts else ""
-    return f"{unit_of_time(window)}: {listed_milliseconds(window.elapsed_ns)} elapsed, profiled{named}"
+    return f"elapsed per {unit_of_time(window)}, profiled: {listed_milliseconds(window.elapsed_ns)}{named}"
 
 
 def _parts(window: Window) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -284,3 +284,28 @@ def test_labels_of_people() -> None:
     )
     assert user_labels(trace) == ("before", "forward")
     assert calls_by_label(trace, find_steps(trace)) == {"forward": (2, 0), "stepprof: read batch": (1, 0)}
+
+
+@pytest.mark.parametrize(("counted", "calls", "launches"), [(True, (3,), (2,)), (False, (1,), (1,))])
+def test_what_reading_does_is_counted_where_it_belongs_to_the_step(
+    counted: bool, calls: tuple[int, ...], launches: tuple[int, ...]
+) -> None:
+    trace = trace_of(
+        step(0, 10, 100),
+        label("stepprof: read batch", 20, 30),
+        operator("aten::stack", 25, 10),
+        operator("aten::copy_", 40, 5),
+        launch(1, 41, name="cudaMemcpyAsync"),
+        kernel(1, 42, 1, cat="gpu_memcpy"),
+        launch(3, 44),
+        kernel(3, 46, 1),
+        operator("aten::copy_", 50, 5),
+        launch(2, 51),
+        kernel(2, 60, 3),
+    )
+    window = reduce_window(trace, device_expected=True, reading_counted=counted)
+    seen = counters(window)
+    assert (seen["operator calls"], seen["kernel launches"], window.reading_counted) == (calls, launches, counted)
+    assert seen["device copies"] == ((1,) if counted else (0,))
+    assert ("calls of aten::stack" in seen) is counted
+    assert operator_cost(window, "aten::copy_").calls == (2,)  # costs show all of it

@@ -51,8 +51,16 @@ def test_moments_are_taken_in_time_not_in_the_order_of_the_file() -> None:
 
 
 def test_the_total_of_the_allocator_at_the_peak() -> None:
-    events = (moment(20, 64, **{"Total Allocated": 1064}), moment(30, 8, **{"Total Allocated": 1072}), moment(40, -8))
-    assert use(step(0, 10, 50), *events).peak_total_bytes == 1072
+    levels = ((20, 64, 1064), (30, 8, 1072), (40, -8, 1064))
+
+    def total(kind: int) -> int | None:
+        events = [
+            moment(ts, size, kind=kind, index=kind - 1, **{"Total Allocated": total}) for ts, size, total in levels
+        ]
+        return use(step(0, 10, 50), *events).peak_total_bytes
+
+    assert total(1) == 1072
+    assert total(0) is None  # the host's allocator counts from the profiler's start only
 
 
 def test_devices_apart() -> None:

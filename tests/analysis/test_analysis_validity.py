@@ -55,7 +55,7 @@ def test_a_clean_trace_gives_none(device_kind: str | None) -> None:
         ((*CLEAN, complete("cuda_runtime", "cudaMalloc", 40, 2)), "unwarmed", "cudaMalloc 1 time"),
         ((*CLEAN, step(8, 230, 10), operator("aten::mm", 231, 1)), "truncated window", "2 steps missing"),
         ((*CLEAN, step(5, 230, 10), step(7, 250, 10)), "truncated window", "1 step missing"),
-        ((*CLEAN, step(6, 230, 10)), "truncated window", "1 of 3 steps hold no operator (6)"),
+        ((*CLEAN, step(6, 230, 10)), "truncated window", "1 of 3 steps hold next to no operator (6)"),
     ],
 )  # fmt: skip
 def test_what_failed(events: tuple[Event, ...], code: str, size: str) -> None:

@@ -71,7 +71,9 @@ def test_the_main_window_is_the_one_that_it_is_without_memory(bench):
     bench.measure(msgspec.structs.replace(everything, record_memory=True), regions=("forward",))
     alone, main, recorded = bench.requests
     assert main == alone
-    assert recorded == WindowRequest(0, 1, 3, ("forward",), record_memory=True, record_modules=True, lead_in_steps=1)
+    assert recorded == WindowRequest(
+        0, 1, 3, ("forward",), record_memory=True, record_modules=True, reading_counted=False, lead_in_steps=1
+    )
 
 
 @pytest.mark.parametrize(

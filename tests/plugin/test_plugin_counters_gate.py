@@ -223,3 +223,32 @@ def test_a_changed_result_alone_does_not_ask_where_anything_went(saved):
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "where it went" not in saved.text(result)
+
+
+READING = """
+    import torch
+
+    class Batches:
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, number):
+            {read}
+            return torch.ones(4) * number
+
+    def test_step(stepprof):
+        loader = torch.utils.data.DataLoader(Batches(), batch_size=2)
+        stepprof(lambda batch: batch + 1, batches=loader, includes_read={includes_read})
+"""
+
+
+@pytest.mark.parametrize("includes_read", [False, True])
+def test_reading_is_counted_only_where_it_belongs_to_the_step(project, includes_read):
+    project.write(test_it=READING.format(read="pass", includes_read=includes_read))
+    project.measure("--stepprof-save=main")
+    project.write(test_it=READING.format(read="torch.ones(4).clone()", includes_read=includes_read))
+
+    result = project.measure("--stepprof-baseline=main")
+
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if includes_read else pytest.ExitCode.OK)
+    assert ("aten::clone 0 -> 2 calls per step" in project.text(result)) is includes_read

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pytest_stepprof.analysis.findings.device import busiest, caveat, host_only, late_launches
+from pytest_stepprof.analysis.findings.operator_kinds import STACKS
 from pytest_stepprof.analysis.findings.shares import (
     SMALL_CALL_NS,
     USUAL_SHARE,
@@ -35,8 +36,7 @@ _CAUSES: dict[CopyDirection, str] = {
 _CHECKS: dict[CopyDirection, str] = {
     "host to device": "Move what never changes to the device once; for the batch pin_memory=True, non_blocking=True.",
     "device to host": "Keep results on the device, and fetch them every N steps only (.item(), .cpu()).",
-    "within the device": "Look for clone, contiguous, cat (--stepprof-stacks, with_stack=True), in DDP for "
-    "gradient_as_bucket_view.",
+    "within the device": f"Look for clone, contiguous, cat by {STACKS}, in DDP for gradient_as_bucket_view.",
     "between devices": "See what moves (--stepprof-shapes, record_shapes=True), and keep it where it is used.",
     "unknown": "See what is copied (--stepprof-shapes, record_shapes=True), and where it comes from.",
 }
@@ -162,7 +162,7 @@ def _on_the_host(window: Window) -> tuple[Finding, ...]:
             f"{own.text}.{_shapes(window)}",
             evidence=(*own.evidence("copying operators"), *(calls_per_step(cost.name, cost.calls) for cost in copying)),
             hypothesis="Tensors may be converted, cloned or made contiguous in every step, though once could do.",
-            next_check="Find them (--stepprof-stacks, with_stack=True), then convert once, before the steps.",
+            next_check=f"Find them by {STACKS}, then convert once, before the steps.",
         ),
     )
 

@@ -50,7 +50,6 @@ def host_only(window: Window) -> bool:
         and window.transfer_cpu_ns is None
         and set(window.activities_asked) <= {"CPU"}
         and not any(any(count.per_step) for count in window.counters if count.name in _CALLS_OF_A_DEVICE)
-        and "MPS" not in window.device.reason  # a device that torch.profiler does not know: nothing is asked for
     )
 
 

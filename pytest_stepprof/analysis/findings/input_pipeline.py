@@ -21,7 +21,8 @@ def input_pipeline(window: Window) -> tuple[Finding, ...]:
     starved = reading if device is None else part_of(window, device.idle_while_reading_ns)
     if not (reading.matters and starved.matters):
         return ()
-    observation = f"Reading a batch takes {reading.text}"
+    beside = "" if window.reading_counted else ", beside the step's own time"
+    observation = f"Reading a batch takes {reading.text}{beside}"
     idle: tuple[Evidence, ...] = ()
     if device is not None:
         observation += f"; device {device.device} is idle for {starved.short_text} meanwhile.{caveat(window)}"

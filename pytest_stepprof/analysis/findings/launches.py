@@ -1,6 +1,7 @@
 """Does the host keep the device busy, and are all of its threads recorded?"""
 
 from pytest_stepprof.analysis.findings.device import busiest, late_launches
+from pytest_stepprof.analysis.findings.operator_kinds import STACKS
 from pytest_stepprof.analysis.findings.shares import (
     LEAST_SHARE,
     Part,
@@ -83,7 +84,7 @@ def _host_bound(window: Window, device: DeviceUse, launches: LaunchUse, late: Pa
         f"{device.device} is idle for {late.text}, reading not counted.",
         evidence=(*late.evidence("idle before late launches"), *_launch_evidence(window, launches)),
         hypothesis="The host may not keep up: Python between operators, calls that wait, or other work on its thread.",
-        next_check=_slowed(window) + "then look for waits, and for Python (--stepprof-stacks, with_stack=True).",
+        next_check=_slowed(window) + f"then look for waits, and Python by {STACKS}.",
     )
 
 

@@ -31,11 +31,14 @@ _HYPOTHESES: dict[OperatorKind, str] = {
     "generated": "This is code that torch.compile has generated: it may be limited by memory traffic.",
     "other": "This is not matrix or convolution work: memory traffic, or how often it is called, may limit it.",
 }
+STACKS = "the trace's stacks (--stepprof-stacks --stepprof-trace, with_stack=True)"
+"""How to see, in a viewer of traces, which line of a program called an operator: the report names no lines."""
+
 _CHECKS: dict[OperatorKind, str] = {
-    "movement": "Find its source (--stepprof-stacks, with_stack=True); look at layout and indexing.",
+    "movement": f"Find its source by {STACKS}; look at layout and indexing.",
     "communication": "Take the same window on every rank and compare how long each of them waits.",
     "generated": "TORCH_LOGS=output_code shows what it does; compare with the step without torch.compile.",
-    "other": "Find its source (--stepprof-stacks, with_stack=True); try a fused form, or torch.compile.",
+    "other": f"Find its source by {STACKS}; try a fused form, or torch.compile.",
 }
 _COMPUTE_CHECK = "Try {precision}{sizes}, or another algorithm, one at a time, each with its results checked."
 _ON_DEVICE = ("bf16 autocast", "sizes in multiples of 8")

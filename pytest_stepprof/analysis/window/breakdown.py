@@ -9,26 +9,42 @@ from pytest_stepprof.analysis.traces.reader import Trace
 from pytest_stepprof.analysis.window.call_costs import operator_costs, shape_costs
 from pytest_stepprof.analysis.window.completeness import observe
 from pytest_stepprof.analysis.window.copies import copy_groups, transfer
-from pytest_stepprof.analysis.window.counting import compiler_counters, counters, operator_counters
-from pytest_stepprof.analysis.window.device_side import device_side
+from pytest_stepprof.analysis.window.counting import (
+    compiler_counters,
+    counters,
+    device_side_outside,
+    operator_counters,
+    operators_outside,
+)
+from pytest_stepprof.analysis.window.device_side import DeviceSide, device_side
 from pytest_stepprof.analysis.window.device_use import device_uses
-from pytest_stepprof.analysis.window.host_side import host_side, outside_operators_ns, reading, within_steps_ns
+from pytest_stepprof.analysis.window.host_side import (
+    HostSide,
+    host_side,
+    outside_operators_ns,
+    own_reading,
+    reading,
+    within_steps_ns,
+)
 from pytest_stepprof.analysis.window.launches import launch_use
 from pytest_stepprof.analysis.window.memory_use import memory_uses
 from pytest_stepprof.analysis.window.regions import module_costs, region_costs
 from pytest_stepprof.analysis.window.steps import Steps, find_steps
 from pytest_stepprof.analysis.window.waiting import synchronization_costs
-from pytest_stepprof.analysis.window.warmth import compilations, unwarmed
-from pytest_stepprof.record.window import OperatorCost, ShapeCost, Window
+from pytest_stepprof.analysis.window.warmth import Compilations, compilations, unwarmed
+from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost, ShapeCost, Window
 
 _Cost = TypeVar("_Cost", OperatorCost, ShapeCost)
 
 
-def reduce_window(trace: Trace, *, device_expected: bool | None, steps: Steps | None = None) -> Window:
+def reduce_window(
+    trace: Trace, *, device_expected: bool | None, steps: Steps | None = None, reading_counted: bool = True
+) -> Window:
     """Reduce a trace to the record of its active steps, which are the profiler's own unless others are given.
 
     ``device_expected`` says whether device activity was asked for, ``None`` where nobody knows, as of a file; it
-    decides how the absence of device events is explained, never whether absent events count as zero. Times are ns;
+    decides how the absence of device events is explained, never whether absent events count as zero. Without
+    ``reading_counted`` the counters leave out what stepprof's own reading of the batch does. Times are ns;
     tuples hold one value per active step. Parts of a step (reading, transfer, idle, busy) are clipped to its own span
     on the host.
 
@@ -36,11 +52,11 @@ def reduce_window(trace: Trace, *, device_expected: bool | None, steps: Steps | 
         TraceError: the trace holds no active step, or its tables of names and steps would be far larger than itself.
     """
     steps = find_steps(trace) if steps is None else steps
-    window = _reduced(trace, steps, device_expected=device_expected)
+    window = _reduced(trace, steps, device_expected=device_expected, reading_counted=reading_counted)
     return msgspec.structs.replace(window, findings=find(window))
 
 
-def _reduced(trace: Trace, steps: Steps, *, device_expected: bool | None) -> Window:
+def _reduced(trace: Trace, steps: Steps, *, device_expected: bool | None, reading_counted: bool) -> Window:
     host, device = host_side(trace, steps), device_side(trace, steps)
     observation = observe(trace, device, steps, device_expected=device_expected)
     lateness_known = not observation.late_launch_reason
@@ -65,16 +81,34 @@ def _reduced(trace: Trace, steps: Steps, *, device_expected: bool | None) -> Win
         shapes=_largest_first(shape_costs(trace, host, steps, seen)),
         modules=module_costs(trace, host, steps, seen),
         memory=memory_uses(trace, host, steps),
-        counters=(
-            *counters(trace, operators, steps, device, observation),
-            *compiler_counters(compiled),
-            *operator_counters(operators),
-        ),
+        counters=_counters(trace, host, device, steps, operators, observation, compiled, reading_counted),
+        reading_counted=reading_counted,
         device=observation,
         devices=() if seen is None else device_uses(seen, steps, read, lateness_known=lateness_known),
         launches=None if seen is None else launch_use(seen, host, steps),
         copies=() if seen is None else copy_groups(trace, seen, steps),
         synchronizations=synchronization_costs(trace, device, steps),
+    )
+
+
+def _counters(
+    trace: Trace,
+    host: HostSide,
+    device: DeviceSide,
+    steps: Steps,
+    operators: tuple[OperatorCost, ...],
+    observation: DeviceObservation,
+    compiled: Compilations,
+    reading_counted: bool,
+) -> tuple[Counter, ...]:
+    if not reading_counted:
+        apart = own_reading(trace, host)
+        operators = operators_outside(apart, trace, host, operators, steps)
+        device = device_side_outside(apart, device)
+    return (
+        *counters(trace, operators, steps, device, observation),
+        *compiler_counters(compiled),
+        *operator_counters(operators),
     )
 
 

@@ -1,18 +1,53 @@
 """The exact counters of a window."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
+from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.traces.reader import Kind, Trace
 from pytest_stepprof.analysis.window.device_side import DeviceSide
+from pytest_stepprof.analysis.window.host_side import HostSide
 from pytest_stepprof.analysis.window.selection import per_step
 from pytest_stepprof.analysis.window.steps import Steps
+from pytest_stepprof.analysis.window.timeline import Intervals, covers
 from pytest_stepprof.analysis.window.waiting import synchronizations
 from pytest_stepprof.analysis.window.warmth import Compilations
 from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost
 
 _COPY_OPERATORS = ("aten::copy_", "aten::clone")
+
+
+def operators_outside(
+    spans: Intervals, trace: Trace, host: HostSide, operators: Sequence[OperatorCost], steps: Steps
+) -> tuple[OperatorCost, ...]:
+    """Return the operators with those of their calls that begin outside of ``spans``, if there are any."""
+    apart = _calls_inside(spans, trace, host, steps)
+    none = (0,) * len(steps)
+    counted = (_less(cost, apart.get(cost.name, none)) for cost in operators)
+    return tuple(cost for cost in counted if any(cost.calls))
+
+
+def _less(cost: OperatorCost, apart: tuple[int, ...]) -> OperatorCost:
+    left = tuple(calls - inside for calls, inside in zip(cost.calls, apart, strict=True))
+    return msgspec.structs.replace(cost, calls=left)
+
+
+def _calls_inside(spans: Intervals, trace: Trace, host: HostSide, steps: Steps) -> Mapping[str, tuple[int, ...]]:
+    rows = host.operators[covers(spans, host.start_ns[host.operators])]
+    names, step = host.name[rows], host.step[rows]
+    return {printable(trace.names[name]): per_step(step[names == name], steps) for name in np.unique(names).tolist()}
+
+
+def device_side_outside(spans: Intervals, device: DeviceSide) -> DeviceSide:
+    """Return the device's side with the calls that begin in ``spans``, and what they launched, in no step."""
+    return replace(
+        device,
+        step=np.where(covers(spans, device.launch_ns), -1, device.step),
+        call_step=np.where(covers(spans, device.calls.start_ns), -1, device.call_step),
+    )
 
 
 def counters(

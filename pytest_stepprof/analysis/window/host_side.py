@@ -55,6 +55,11 @@ def host_side(trace: Trace, steps: Steps) -> HostSide:
     )
 
 
+def own_reading(trace: Trace, host: HostSide) -> Intervals:
+    """Return when stepprof itself fetches a batch."""
+    return _union_where(host, (host.kind == Kind.ANNOTATION) & named(trace, host.name, READ_LABEL.__eq__))
+
+
 def reading(trace: Trace, host: HostSide) -> Intervals:
     """Return when the host reads a batch, on any thread: in stepprof's own label or a DataLoader's."""
     return _union_where(host, (host.kind == Kind.ANNOTATION) & named(trace, host.name, _READING.search))

@@ -69,7 +69,8 @@ def _memory_use(
     allocated = np.zeros(len(steps), dtype=np.int64)
     np.add.at(allocated, step[taken], curve.size_bytes[taken])
     moment = _peak_moment(curve, first, last, peaks_bytes)
-    total_bytes = -1 if moment is None else int(curve.total_bytes[moment])
+    # The host's allocator counts from when the profiler was started: what was there before is not in its total.
+    total_bytes = -1 if moment is None or device == "cpu" else int(curve.total_bytes[moment])
     return MemoryUse(
         device=device,
         allocations=per_step(step[taken], steps),

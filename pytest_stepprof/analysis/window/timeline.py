@@ -55,6 +55,14 @@ def _length_before_ns(intervals: Intervals, moments_ns: Integers) -> Integers:
     return np.where(last < 0, 0, ended_ns[last] + part_ns)
 
 
+def covers(intervals: Intervals, moments_ns: Integers) -> npt.NDArray[np.bool_]:
+    """Say for each moment whether it lies in a union."""
+    if not len(intervals.start_ns):
+        return np.zeros(len(moments_ns), dtype=np.bool_)
+    place = np.searchsorted(intervals.start_ns, moments_ns, side="right") - 1
+    return (place >= 0) & (moments_ns < intervals.end_ns[place])
+
+
 def intersection(left: Intervals, right: Intervals) -> Intervals:
     """Return what two unions have in common.
 

@@ -45,10 +45,11 @@ def _of_steps(window: Window) -> tuple[Notice, ...]:
     numbers = sorted(set(window.steps))
     missing = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
     calls = next((counter.per_step for counter in window.counters if counter.name == "operator calls"), ())
-    empty = [str(number) for number, count in zip(window.steps, calls, strict=False) if not count]
+    usual = sorted(calls)[len(calls) // 2] if calls else 0
+    empty = [str(number) for number, count in zip(window.steps, calls, strict=False) if count < usual / 10]
     doubts = [f"{counted(missing, 'step')} missing between the first and the last"] if missing else []
-    if empty and any(calls):
-        doubts.append(f"{len(empty)} of {len(window.steps)} steps hold no operator ({first_few(empty, 5)})")
+    if empty:
+        doubts.append(f"{len(empty)} of {len(window.steps)} steps hold next to no operator ({first_few(empty, 5)})")
     if not doubts:
         return ()
     return (
