@@ -299,7 +299,9 @@ def test_what_reading_does_is_counted_where_it_belongs_to_the_step(
         kernel(1, 42, 1, cat="gpu_memcpy"),
         launch(3, 44),
         kernel(3, 46, 1),
+        memory(43, 16),
         operator("aten::copy_", 50, 5),
+        memory(50, 64),
         launch(2, 51),
         kernel(2, 60, 3),
     )
@@ -307,5 +309,6 @@ def test_what_reading_does_is_counted_where_it_belongs_to_the_step(
     seen = counters(window)
     assert (seen["operator calls"], seen["kernel launches"], window.reading_counted) == (calls, launches, counted)
     assert seen["device copies"] == ((1,) if counted else (0,))
+    assert seen["allocations"] == ((2,) if counted else (1,))
     assert ("calls of aten::stack" in seen) is counted
     assert operator_cost(window, "aten::copy_").calls == (2,)  # costs show all of it

@@ -30,6 +30,7 @@ from pytest_stepprof.analysis.window.launches import launch_use
 from pytest_stepprof.analysis.window.memory_use import memory_uses
 from pytest_stepprof.analysis.window.regions import module_costs, region_costs
 from pytest_stepprof.analysis.window.steps import Steps, find_steps
+from pytest_stepprof.analysis.window.timeline import NOWHERE
 from pytest_stepprof.analysis.window.waiting import synchronization_costs
 from pytest_stepprof.analysis.window.warmth import Compilations, compilations, unwarmed
 from pytest_stepprof.record.window import Counter, DeviceObservation, OperatorCost, ShapeCost, Window
@@ -101,12 +102,12 @@ def _counters(
     compiled: Compilations,
     reading_counted: bool,
 ) -> tuple[Counter, ...]:
+    apart = NOWHERE if reading_counted else own_reading(trace, host)
     if not reading_counted:
-        apart = own_reading(trace, host)
         operators = operators_outside(apart, trace, host, operators, steps)
         device = device_side_outside(apart, device)
     return (
-        *counters(trace, operators, steps, device, observation),
+        *counters(trace, operators, steps, device, observation, apart),
         *compiler_counters(compiled),
         *operator_counters(operators),
     )

@@ -51,12 +51,18 @@ def device_side_outside(spans: Intervals, device: DeviceSide) -> DeviceSide:
 
 
 def counters(
-    trace: Trace, operators: tuple[OperatorCost, ...], steps: Steps, device: DeviceSide, observation: DeviceObservation
+    trace: Trace,
+    operators: tuple[OperatorCost, ...],
+    steps: Steps,
+    device: DeviceSide,
+    observation: DeviceObservation,
+    apart: Intervals,
 ) -> tuple[Counter, ...]:
     """Count what is exact, but calls of single operators and what the compiler did.
 
     What the device's side alone can tell is left out unless all of it was seen, allocations unless memory was
-    recorded: a missing counter is not comparable, a wrong zero would be.
+    recorded: a missing counter is not comparable, a wrong zero would be. ``operators`` and ``device`` are those
+    outside of ``apart`` already; allocations in it are left out here.
     """
     copies = [cost for cost in operators if cost.name in _COPY_OPERATORS]
     return (
@@ -64,7 +70,7 @@ def counters(
         _counter("copies", _calls_together(copies, steps)),
         *_calls_of_host(trace, steps, device),
         *(_device_copies(steps, device) if observation.status == "observed" else ()),
-        *_allocations(trace, steps),
+        *_allocations(trace, steps, apart),
     )
 
 
@@ -103,10 +109,11 @@ def _device_copies(steps: Steps, device: DeviceSide) -> tuple[Counter, ...]:
     )
 
 
-def _allocations(trace: Trace, steps: Steps) -> tuple[Counter, ...]:
+def _allocations(trace: Trace, steps: Steps, apart: Intervals) -> tuple[Counter, ...]:
     if not len(trace.memory):
         return ()
     taken_ns = trace.memory.time_ns[trace.memory.size_bytes > 0]
+    taken_ns = taken_ns[~covers(apart, taken_ns)]
     return (_counter("allocations", per_step(steps.index_of(taken_ns), steps)),)
 
 

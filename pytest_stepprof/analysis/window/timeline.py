@@ -18,6 +18,10 @@ class Intervals(NamedTuple):
     end_ns: Integers
 
 
+NOWHERE = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+"""The union of nothing."""
+
+
 def union(start_ns: Integers, end_ns: Integers) -> Intervals:
     """Merge intervals that overlap or touch; empty ones vanish."""
     real = end_ns > start_ns
