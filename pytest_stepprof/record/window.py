@@ -243,7 +243,8 @@ class Window(Record, frozen=True, kw_only=True):
     ``devices``, ``launches`` and ``copies`` are empty unless the device's side was seen; ``shapes``, ``modules`` and
     ``memory`` unless they were asked for. ``messages`` is what the profiler wrote to standard error or warned about
     meanwhile, paths removed. ``reading_counted`` says whether ``counters`` count what is done while stepprof fetches
-    the batch, only where that belongs to the step; what the compiler does always counts. Costs, regions and copies always show it.
+    the batch, only where that belongs to the step; what the compiler does always counts. Costs, regions and copies
+    always show it.
     """
 
     steps: tuple[int, ...]
