@@ -61,6 +61,8 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     ``ratio`` is after / before (above 1 is slower), whatever the unit in which it is shown. The interval covers
     with ``1 - 2 * level_per_test``; ``smallest_visible_ratio`` is the slowdown that this comparison could have
     called ``regressed`` had the medians been exactly that far apart. ``noise`` says where the interval comes from.
+    Where the two ends have levels of their own, ``level_per_test`` is the lower end's and ``level_upper`` the upper's;
+    ``rounds`` is how many rounds of fresh processes are behind it (``None``: two sessions were compared).
     """
 
     before_ns: float
@@ -73,6 +75,8 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     smallest_visible_ratio: float
     noise: str
     verdict: Verdict
+    level_upper: float | None = None
+    rounds: int | None = None
 
 
 class TestComparison(Record, frozen=True, kw_only=True):
