@@ -1,7 +1,8 @@
 """Two states of a repository as plain folders, made without touching the repository itself.
 
 A worktree would leave entries in the user's ``.git``, and a stash or a checkout could lose work. So a revision is
-written through an index file of its own, and the working tree is copied file by file.
+written through an index file of its own, and the working tree is copied file by file. Submodules and the files that
+git-lfs keeps are written from what is on this disk; what is not here gives a remark.
 """
 
 import os
@@ -11,122 +12,108 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_stepprof.errors import StoreError, UsageError
+from pytest_stepprof.errors import StoreError
+from pytest_stepprof.store import lfs
 from pytest_stepprof.store.git import GitError, git_text, run_git
+from pytest_stepprof.store.links import mend_links
 
 _LIMIT_S = 300.0  # a large tree on a slow disk
 _SUBMODULE_MODE = b"160000"
-_POINTER = b"version https://git-lfs.github.com/"
-_NAMED = 3
-
-
-def repository_root(folder: Path) -> Path:
-    """The top folder of the repository around ``folder``, without symbolic links.
-
-    Raises:
-        StoreError: there is no repository with a working tree, or git does not read it.
-    """
-    try:
-        return Path(git_text(folder, "rev-parse", "--show-toplevel")).resolve()
-    except GitError as error:
-        raise StoreError(
-            f"expected a git repository with a working tree around {folder}, found: {error}. Change into one."
-        ) from error
-
-
-def resolve_revision(root: Path, ref: str) -> str:
-    """The full name of the commit that ``ref`` (branch, tag, ``HEAD~3``, part of a hash) stands for.
-
-    Raises:
-        UsageError: ``ref`` cannot be the name of a commit.
-        StoreError: there is no such commit here; the message says how to get it.
-    """
-    if not ref.strip() or ref.startswith("-") or not ref.isprintable():
-        raise UsageError(f"found {ref!r}, expected a branch, a tag or a commit.")
-    revision = _quietly(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-    if revision is None:
-        raise StoreError(f"found no commit {ref!r} in {root}: {_advice(root, ref)}.")
-    return revision
-
-
-def merge_base(root: Path, ref: str, other: str = "HEAD") -> str | None:
-    """The full name of the newest commit that ``ref`` and ``other`` share; ``None`` where git finds none."""
-    return _quietly(root, "merge-base", ref, other)
+_KEPT_BY_LFS = ":(attr:filter=lfs)"
+_SHORT = 12
 
 
 def write_revision(root: Path, revision: str, into: Path) -> tuple[str, ...]:
-    """Write all files of a commit below ``into``, an empty folder, as a checkout would.
+    """Write all files of a commit below ``into``, an empty folder, as a checkout with all its submodules would.
 
-    No hook runs, and files kept by git-lfs stay pointers, because fetching them would write into the user's ``.git``.
-    Returns a remark for each thing that is not as a full checkout would have it.
+    No hook runs, and nothing is fetched. Returns a remark for each thing that is not as a full checkout would have it.
 
     Raises:
         StoreError: git or the disk fails.
     """
     try:
-        git_folder = git_text(root, "rev-parse", "--absolute-git-dir")
-        with tempfile.TemporaryDirectory(prefix="stepprof-index-") as folder:
-            variables = {
-                "GIT_DIR": git_folder,
-                "GIT_WORK_TREE": str(into),
-                "GIT_INDEX_FILE": str(Path(folder, "index")),
-                "GIT_LFS_SKIP_SMUDGE": "1",
-            }
-            run_git(into, "read-tree", revision, limit_s=_LIMIT_S, variables=variables)
-            run_git(into, "checkout-index", "--all", limit_s=_LIMIT_S, variables=variables)
-            staged = run_git(into, "ls-files", "--stage", "-z", variables=variables)
-            kept_by_lfs = run_git(into, "ls-files", "-z", "--", ":(attr:filter=lfs)", variables=variables)
+        remarks = tuple(_written(root, revision, into))
+        mend_links(into, root)
     except (GitError, OSError) as error:
         raise StoreError(f"cannot write the files of commit {revision} to {into}: {error}.") from error
-    return (*_submodule_remarks(_submodules(staged)), *_pointer_remarks(into, kept_by_lfs))
+    return remarks
 
 
-def copy_working_tree(root: Path, into: Path) -> tuple[str, ...]:
+def copy_working_tree(root: Path, into: Path, *, leave_out: Path | None = None) -> tuple[str, ...]:
     """Copy tracked files and those that are neither tracked nor ignored, as they are now, below ``into``.
 
-    Symbolic links stay links, modes and times stay; a file that was deleted is left out. Returns a remark for each
-    thing that is left out.
+    Submodules are copied alike. Symbolic links stay links, modes and times stay; a file that was deleted is left out,
+    as is all below ``leave_out``. Returns a remark for each other thing that is not there.
 
     Raises:
         StoreError: git or the disk fails.
     """
-    left_out = []
     try:
-        listed = run_git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z", limit_s=_LIMIT_S)
-        for relative in dict.fromkeys(_paths(listed)):  # a file in conflict is listed once for each side
-            if (root / relative / ".git").exists():
-                left_out.append(relative.as_posix())
-                (into / relative).mkdir(parents=True, exist_ok=True)
-            elif not _below_a_link(root, relative):
-                _copy(root / relative, into / relative)
+        remarks = tuple(_copied(root, into, leave_out or into))
+        mend_links(into, root)
     except (GitError, OSError) as error:
         raise StoreError(f"cannot copy the working tree of {root} to {into}: {error}.") from error
-    return _submodule_remarks(left_out)
+    return remarks
 
 
-def _quietly(root: Path, *arguments: str) -> str | None:
+def ignored_files(root: Path) -> tuple[Path, ...]:
+    """The files that git ignores, relative to ``root``, without those in folders that are ignored as a whole.
+
+    Raises:
+        StoreError: git fails.
+    """
+    command = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     try:
-        return git_text(root, *arguments)
-    except GitError:
-        return None
+        listed = run_git(root, *command, limit_s=_LIMIT_S)
+    except GitError as error:
+        raise StoreError(f"cannot list the files of {root} that git ignores: {error}.") from error
+    return tuple(Path(os.fsdecode(name)) for name in _names(listed) if not name.endswith(b"/"))
 
 
-def _advice(root: Path, ref: str) -> str:
-    if _quietly(root, "rev-parse", "--is-shallow-repository") == "true":
-        return (
-            "this clone is shallow and holds only the newest commits; get the others with `git fetch --unshallow` "
-            "(or, in a GitHub workflow, with `fetch-depth: 0` for actions/checkout)"
-        )
-    for remote in (_quietly(root, "remote") or "").splitlines():
-        if _quietly(root, "rev-parse", "--verify", "--quiet", f"{remote}/{ref}^{{commit}}") is not None:
-            return f"there is {remote}/{ref}, name that one"
-    if _quietly(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
-        return "this repository has no commit yet"
-    return "`git branch --all` and `git tag` list what there is, `git fetch` gets more"
+def _written(root: Path, revision: str, into: Path) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="stepprof-index-", dir=into.parent) as folder:
+        variables = {
+            "GIT_DIR": git_text(root, "rev-parse", "--absolute-git-dir"),
+            "GIT_WORK_TREE": str(into),
+            "GIT_INDEX_FILE": str(Path(folder, "index")),
+        }
+        run_git(into, "read-tree", revision, limit_s=_LIMIT_S, variables=variables)
+        run_git(into, "checkout-index", "--all", limit_s=_LIMIT_S, variables=variables, settings=lfs.SETTINGS)
+        staged = run_git(into, "ls-files", "--stage", "-z", variables=variables)
+        kept_by_lfs = run_git(into, "ls-files", "-z", "--", _KEPT_BY_LFS, variables=variables)
+    fetch = f"git lfs fetch origin {revision[:_SHORT]}"
+    yield from lfs.fill_in(root, _paths(kept_by_lfs), into, fetch=fetch)
+    for path, commit in _submodules(staged).items():
+        (into / path).mkdir(parents=True, exist_ok=True)
+        why = _why_not_here(root / path, commit)
+        yield from _empty(path, why) if why else _below(path, _written(root / path, commit, into / path))
 
 
-def _paths(listed: bytes) -> Iterator[Path]:
-    return (Path(os.fsdecode(name)) for name in listed.split(b"\0") if name)
+def _copied(root: Path, into: Path, leave_out: Path) -> Iterator[str]:
+    submodules = _submodules(run_git(root, "ls-files", "--stage", "-z", limit_s=_LIMIT_S))
+    listed = run_git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z", limit_s=_LIMIT_S)
+    for name in dict.fromkeys(_names(listed)):  # a file in conflict is listed once for each side
+        path = Path(os.fsdecode(name))
+        if (root / path).is_relative_to(leave_out) or _below_a_link(root, path):
+            continue
+        if path in submodules:
+            (into / path).mkdir(parents=True, exist_ok=True)
+            why = _why_not_here(root / path, "HEAD")
+            yield from _empty(path, why) if why else _below(path, _copied(root / path, into / path, leave_out))
+        elif name.endswith(b"/"):  # a repository inside this one, of which git lists no files
+            yield f"the nested repository {path.as_posix()} is left out: it is no submodule"
+        else:
+            _copy(root / path, into / path)
+    kept_by_lfs = run_git(root, "ls-files", "-z", "--", _KEPT_BY_LFS, limit_s=_LIMIT_S)
+    yield from lfs.fill_in(root, _paths(kept_by_lfs), into, fetch="git lfs pull")
+
+
+def _names(listed: bytes) -> list[bytes]:
+    return [name for name in listed.split(b"\0") if name]
+
+
+def _paths(listed: bytes) -> list[Path]:
+    return [Path(os.fsdecode(name)) for name in _names(listed)]
 
 
 def _below_a_link(root: Path, relative: Path) -> bool:
@@ -144,25 +131,25 @@ def _copy(source: Path, target: Path) -> None:
         return
 
 
-def _submodules(staged: bytes) -> list[str]:
-    entries = (entry.partition(b"\t") for entry in staged.split(b"\0") if entry.startswith(_SUBMODULE_MODE))
-    return [os.fsdecode(name) for _, _, name in entries]
+def _submodules(staged: bytes) -> dict[Path, str]:
+    """Map paths of submodules to their commits in the index; an entry is ``mode commit stage``, a tab and a path."""
+    entries = [entry.partition(b"\t") for entry in _names(staged) if entry.startswith(_SUBMODULE_MODE)]
+    return {Path(os.fsdecode(name)): facts.split()[1].decode() for facts, _, name in entries}
 
 
-def _submodule_remarks(paths: list[str]) -> tuple[str, ...]:
-    return tuple(f"the submodule or nested repository {path} is left empty" for path in paths)
+def _why_not_here(submodule: Path, commit: str) -> str | None:
+    if not (submodule / ".git").exists():
+        return "it is not here (`git submodule update --init --recursive` gets it)"
+    try:
+        git_text(submodule, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    except GitError:
+        return f"its commit {commit[:_SHORT]} is not here (`git fetch` in it gets it)"
+    return None
 
 
-def _pointer_remarks(into: Path, kept_by_lfs: bytes) -> tuple[str, ...]:
-    pointers = [relative.as_posix() for relative in _paths(kept_by_lfs) if _is_pointer(into / relative)]
-    if not pointers:
-        return ()
-    more = f" and {len(pointers) - _NAMED} more" if len(pointers) > _NAMED else ""
-    return (f"git-lfs pointers instead of their files: {', '.join(pointers[:_NAMED])}{more}",)
+def _empty(path: Path, why: str) -> Iterator[str]:
+    yield f"the submodule {path.as_posix()} is left empty: {why}"
 
 
-def _is_pointer(path: Path) -> bool:
-    if path.is_symlink() or not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_POINTER)) == _POINTER
+def _below(path: Path, remarks: Iterator[str]) -> Iterator[str]:
+    return (f"in {path.as_posix()}: {remark}" for remark in remarks)

@@ -16,6 +16,7 @@ _LONGEST_NOTE = 300
 # Settings of the user that would start a program, or make the text of a diff depend on who reads it.
 _SETTINGS = (
     ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.quotePath", "true"),
     ("diff.orderFile", "/dev/null"),
@@ -130,17 +131,21 @@ def run_git(
     folder: Path,
     *arguments: str,
     variables: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
     stdout: int = subprocess.PIPE,
     limit_s: float | None = None,
 ) -> bytes:
-    """Standard output of ``git arguments`` in ``folder`` (empty when it goes elsewhere), with more ``variables``.
+    """Standard output of ``git arguments`` in ``folder`` (empty when it goes elsewhere).
+
+    ``variables`` and git's ``settings`` are added to those that all calls have. No hook runs.
 
     Raises:
         GitError: git failed, is not there, or took longer than ``limit_s`` seconds.
     """
     limit_s = _LIMIT_S if limit_s is None else limit_s
-    settings = [word for name, value in _SETTINGS for word in ("-c", f"{name}={value}")]
-    command = ["git", "--no-pager", "--no-optional-locks", *settings, "-C", str(folder), *arguments]
+    pairs = (*_SETTINGS, *(settings or {}).items())
+    options = [word for name, value in pairs for word in ("-c", f"{name}={value}")]
+    command = ["git", "--no-pager", "--no-optional-locks", *options, "-C", str(folder), *arguments]
     try:
         result = subprocess.run(  # noqa: S603 - a list of words, no shell
             command,
