@@ -59,13 +59,13 @@ class MemoryFeed:
     def __init__(self, batches: Sequence[Any], description: str) -> None:
         if not batches:
             raise BatchError(f"batches ({description}) is empty; expected at least one batch.")
-        self._batches = batches
+        self.batches = batches
         self.description = description
         self.start()
 
     def start(self) -> None:
         """Go back to batch 0."""
-        self.read: Callable[[], Any] = cycle(self._batches).__next__  # a call of Python's would cost a short step 1 %
+        self.read: Callable[[], Any] = cycle(self.batches).__next__  # a call of Python's would cost a short step 1 %
         """Return the next batch; the first one follows the last."""
 
     def close(self) -> None:

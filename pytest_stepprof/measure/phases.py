@@ -8,25 +8,24 @@ phase and every run.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import torch
 
 from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
 from pytest_stepprof.analysis.plan import StepCosts, plan_runs, planned_warmup
-from pytest_stepprof.measure import observations
+from pytest_stepprof.measure import run_observations
 from pytest_stepprof.measure.clock import clock_cost_ns
 from pytest_stepprof.measure.compile_counts import compile_counts
 from pytest_stepprof.measure.conditions import step_source_digest
+from pytest_stepprof.measure.costs import costs_seen
 from pytest_stepprof.measure.first_step import FirstStep, Repetition, check_that_it_repeats, take_first_step
 from pytest_stepprof.measure.instruments import Instruments
-from pytest_stepprof.measure.outputs.taking import TakenOutputs
+from pytest_stepprof.measure.measured_step import MeasuredStep, check_step, seen_step
 from pytest_stepprof.measure.request import StepRequest
 from pytest_stepprof.measure.retained_graph import kept_graphs_explained
 from pytest_stepprof.measure.run_results import RunResults
 from pytest_stepprof.measure.runs import take_runs
-from pytest_stepprof.measure.sampling import Samples, Stepper, take_samples
+from pytest_stepprof.measure.sampling import take_samples
 from pytest_stepprof.measure.start import Start, prepared
 from pytest_stepprof.measure.surroundings import garbage_collection_off, kept_surroundings
 from pytest_stepprof.measure.trace_keeping import keep_trace
@@ -34,42 +33,9 @@ from pytest_stepprof.measure.window import TakenWindow
 from pytest_stepprof.measure.windows import take_windows
 from pytest_stepprof.record.measurement import Measurement, Run, RunPlan, TestIdentity, WarmUp
 from pytest_stepprof.record.outputs import OutputComparison
-from pytest_stepprof.record.quality import QualityValue
-from pytest_stepprof.record.scenario import Scenario
 from pytest_stepprof.record.settings import JudgeSettings, MeasureSettings
 
 __all__ = ["Instruments", "MeasuredStep", "check_step", "measure_step"]
-
-
-@dataclass(frozen=True)
-class MeasuredStep:
-    """What the fixture returns. ``output`` is the first step's result, on the CPU and apart from the step's memory.
-
-    ``measurement`` is ``None`` when nothing was measured. ``outputs`` is what is stored and compared: the same result,
-    or those of all ``check_steps`` steps and the parameters after them.
-    """
-
-    output: Any
-    outputs: TakenOutputs
-    start_state_digest: str
-    start_settings_digest: str
-    first_batch_digest: str
-    scenario: Scenario
-    quality: tuple[QualityValue, ...] = ()
-    measurement: Measurement | None = None
-    trace_path: Path | None = None
-
-
-def check_step(
-    request: StepRequest, settings: MeasureSettings, instruments: Instruments, *, under_test: torch.device | str
-) -> MeasuredStep:
-    """Run the step once and keep its result: nothing is measured.
-
-    Raises:
-        StepprofError: the step, its state, its batches or its result are not what they have to be.
-    """
-    with kept_surroundings(), prepared(request, settings, instruments, under_test) as start:
-        return _seen(start, take_first_step(start))
 
 
 def measure_step(
@@ -97,9 +63,9 @@ def measure_step(
         phases = _take_phases(start, judge or JudgeSettings(), keep_trace=keep_trace_in is not None)
         wall_clock_s = start.spent_s()
     window, shapes = phases.window, start.shapes
-    seen = observations.of_runs(phases.warm_up, phases.plan, phases.runs, changed, settings, shapes)
+    seen = run_observations.of_runs(phases.warm_up, phases.plan, phases.runs, changed, settings, shapes)
     start.notices += [*window.notices, *seen]
-    step = _seen(start, phases.first)
+    step = seen_step(start, phases.first)
     measurement = _measurement(test, start, step, phases, wall_clock_s)
     trace_path = None if keep_trace_in is None or window.trace is None else keep_trace(window.trace, keep_trace_in())
     return replace(step, measurement=measurement, trace_path=trace_path)
@@ -178,19 +144,6 @@ def _measurement(
     )
 
 
-def _seen(start: Start, first: FirstStep) -> MeasuredStep:
-    weights, rest = start.beginning.digests
-    return MeasuredStep(
-        output=first.output,
-        outputs=first.outputs,
-        start_state_digest=weights,
-        start_settings_digest=rest,
-        first_batch_digest=first.batch_digest,
-        scenario=first.scenario,
-        quality=first.quality,
-    )
-
-
 def _warm_up(start: Start, again: Repetition) -> tuple[WarmUp, StepCosts]:
     steps = planned_warmup(
         again.costs,
@@ -210,17 +163,4 @@ def _warm_up(start: Start, again: Repetition) -> tuple[WarmUp, StepCosts]:
         steps_ns=tuple(taken.samples_ns),
         read_ns=tuple(taken.read_ns),
     )
-    return warm_up, _costs(start.stepper, taken, restart_ns + again.taking_ns, iterator_ns or 0)
-
-
-def _costs(stepper: Stepper, taken: Samples, restart_ns: int, iterator_ns: int) -> StepCosts:
-    """Reduce the warm-up to what steps will cost. What the first read takes beyond others is the workers' start."""
-    first_read_ns, *others = taken.read_ns or [0]
-    read_ns = median(others or [first_read_ns])
-    late_ns = max(0, first_read_ns - read_ns)
-    per_pass = stepper.feed.batches_per_pass
-    return StepCosts(
-        step_ns=min(taken.samples_ns),  # the one that other programs disturbed least: k must not be too small
-        beside_ns=read_ns * (not stepper.includes_read) + ((iterator_ns + late_ns) / per_pass if per_pass else 0),
-        restart_ns=restart_ns + late_ns,
-    )
+    return warm_up, costs_seen(start.stepper, taken, restart_ns + again.taking_ns, iterator_ns or 0)

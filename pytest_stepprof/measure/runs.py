@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pytest_stepprof.measure import observations
+from pytest_stepprof.measure import observations, run_observations
 from pytest_stepprof.measure.compile_counts import compile_counts
 from pytest_stepprof.measure.run_results import RunResults
 from pytest_stepprof.measure.sampling import take_samples
@@ -22,7 +22,7 @@ def take_runs(start: Start, plan: RunPlan, results: RunResults) -> tuple[Run, ..
     for number in range(plan.runs):
         before_s = start.spent_s()
         if number >= FEWEST_RUNS and before_s + longest_s > plan.budget_s:
-            start.notices.append(observations.stopped_early(before_s, longest_s, plan, number))
+            start.notices.append(run_observations.stopped_early(before_s, longest_s, plan, number))
             break
         runs.append(_run(start, plan, number, results))
         longest_s = max(longest_s, start.spent_s() - before_s)

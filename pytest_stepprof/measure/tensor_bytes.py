@@ -1,7 +1,9 @@
 """The bytes behind a dense tensor: what is hashed, and what "bit by bit" compares."""
 
 import hashlib
+from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -25,6 +27,14 @@ def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     row = plain.as_strided((plain.numel(),), (1,))  # one element alone may keep any stride and still be contiguous
     return row.view(torch.uint8)
+
+
+def readable_bytes(tensor: torch.Tensor) -> "np.ndarray[Any, Any]":
+    """Give a dense tensor's values on the CPU as bytes to read, without a copy where they lie in this order already.
+
+    Not by ``Tensor.numpy()``: after that torch refuses for good to give the tensor's memory another address.
+    """
+    return np.from_dlpack(flat_bytes(tensor).cpu())
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -52,7 +62,7 @@ class Digest:
     def tensor(self, tensor: torch.Tensor) -> None:
         """Add a dense tensor's dtype, shape and all its values, wherever it lies and however it is strided."""
         self.text(dtype_name(tensor.dtype), str(tuple(tensor.shape)))
-        self._add(flat_bytes(tensor).cpu().numpy().data)
+        self._add(readable_bytes(tensor).data)
 
     def hex(self) -> str:
         """Give the digest of everything added so far."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -13,10 +13,16 @@ from pytest_stepprof.plugin import hooks, options
 
 if TYPE_CHECKING:
     from pytest_stepprof.measure.device import TorchDevice
-    from pytest_stepprof.measure.phases import MeasuredStep
+    from pytest_stepprof.measure.measured_step import MeasuredStep
     from pytest_stepprof.measure.request import StepRequest
-    from pytest_stepprof.plugin.session import StepprofSession
     from pytest_stepprof.record.scenario import Unit
+
+
+class StepTaker(Protocol):
+    """What stands behind the fixture in a session that measures, that checks results, or that takes turns."""
+
+    def take(self, item: pytest.Item, request: StepRequest, *, benchmark: Any, under_test: TorchDevice) -> MeasuredStep:
+        """Do with one test's step what this session is there for."""
 
 
 class Stepprof:
@@ -129,12 +135,12 @@ class Stepprof:
         return StepRequest(**given, **{**from_marker, **from_call}, needs_output=needs_output)
 
     def _take(self, request: StepRequest) -> MeasuredStep:
-        from pytest_stepprof.plugin.session import check_once
+        session = self._item.config.stash.get(hooks.SESSION_KEY, None)
+        if session is not None:
+            return session.take(self._item, request, benchmark=self._benchmark, under_test=self._under_test)
+        from pytest_stepprof.plugin.session import check_once  # slow to import, and not needed in a lock-step
 
-        session: StepprofSession | None = self._item.config.stash.get(hooks.SESSION_KEY, None)
-        if session is None:
-            return check_once(self._item, request, self._under_test)
-        return session.take(self._item, request, benchmark=self._benchmark, under_test=self._under_test)
+        return check_once(self._item, request, self._under_test)
 
 
 def _names(argument: str, of_what: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What pytest calls. Nothing heavy is imported here: torch, numpy and scipy come with the first test that uses them."""
 
+import os
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,16 @@ from pytest_stepprof.errors import StepprofError, UsageError
 from pytest_stepprof.plugin import options
 
 if TYPE_CHECKING:
+    from pytest_stepprof.ab.baton import Player
     from pytest_stepprof.measure.random_state import RandomState
-    from pytest_stepprof.plugin.session import StepprofSession
+    from pytest_stepprof.plugin.fixture import StepTaker
 
 FIXTURE = "stepprof"
-SESSION_KEY: "pytest.StashKey[StepprofSession]" = pytest.StashKey()
+SESSION_KEY: "pytest.StashKey[StepTaker]" = pytest.StashKey()
+PLAYER_KEY: "pytest.StashKey[Player]" = pytest.StashKey()
+BATON_VARIABLE = "STEPPROF_AB_BATON"
+"""As in ``ab.baton``, which only a side of ``stepprof ab`` imports."""
+
 SEED_KEY = pytest.StashKey[int]()
 RANDOM_STATE_KEY: "pytest.StashKey[RandomState]" = pytest.StashKey()
 
@@ -24,23 +30,52 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Take the baton out of the environment before any code of the person's can see it, or hand it on to a child."""
+    _take_baton(early_config)
+
+
+def _take_baton(config: pytest.Config) -> None:
+    if BATON_VARIABLE not in os.environ:
+        return
+    from pytest_stepprof.ab.baton import BatonLostError, Player
+    from pytest_stepprof.record.turns import Hello
+
+    try:
+        player = Player.from_environment()
+        assert player is not None, "the variable is there"
+        player.say(Hello(side=player.side, process_id=os.getpid()))
+    except BatonLostError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[PLAYER_KEY] = player
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the fixtures: measuring ones when asked for and possible, else those that run a step once."""
     config.addinivalue_line(
         "markers",
         "stepprof(**options): a profiled performance test; keywords are the --stepprof-... options without the prefix",
     )
+    _take_baton(config)  # where this plugin came too late to do so before
     _refuse_what_cannot_be(config)
-    measuring = bool(config.getoption("stepprof")) and not _shares_the_machine(config)
+    player = config.stash.get(PLAYER_KEY, None)
+    measuring = player is not None or (bool(config.getoption("stepprof")) and not _shares_the_machine(config))
     if measuring and config.pluginmanager.hasplugin("benchmark"):
         from pytest_stepprof.plugin import fixture_with_benchmark as fixture_module
     else:
         from pytest_stepprof.plugin import fixture_alone as fixture_module  # type: ignore[no-redef]
     config.pluginmanager.register(fixture_module, "stepprof-fixture")
-    if measuring or config.getoption("stepprof_baseline"):
+    session: StepTaker | None = None
+    if player is not None:
+        from pytest_stepprof.plugin.lockstep import LockstepSession
+
+        session = LockstepSession(player)
+    elif measuring or config.getoption("stepprof_baseline"):
         from pytest_stepprof.plugin.session import StepprofSession
 
         session = StepprofSession(config, measuring=measuring)
+    if session is not None:
         config.stash[SESSION_KEY] = session
         config.pluginmanager.register(session, "stepprof-session")
 
@@ -60,6 +95,8 @@ def _refuse_what_cannot_be(config: pytest.Config) -> None:
         options.check(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    if PLAYER_KEY in config.stash and _shares_the_machine(config):
+        raise pytest.UsageError("stepprof ab measures one test at a time; pytest-xdist shares the machine: use -n0")
     if not config.getoption("stepprof_save"):
         if config.getoption("stepprof_update_outputs"):
             raise pytest.UsageError(

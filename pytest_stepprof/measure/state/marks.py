@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pytest_stepprof.measure.state.pieces import facts_of, is_wrapper, pieces_of
 from pytest_stepprof.measure.state.values import PLAIN, attributes_of
-from pytest_stepprof.measure.tensor_bytes import flat_bytes, is_dense
+from pytest_stepprof.measure.tensor_bytes import is_dense, readable_bytes
 
 _LONGEST_TEXT = 200
 _OPAQUE_PACKAGES = frozenset({"pandas", "polars", "pyarrow", "matplotlib", "pytest", "_pytest"})
@@ -57,7 +57,7 @@ def tensor_mark(tensor: torch.Tensor) -> object:
     requires_grad, tensor = tensor.requires_grad, tensor.detach()
     facts = (*facts_of(tensor), str(tensor.device), requires_grad)
     if is_dense(tensor) and not is_wrapper(tensor):
-        return (*facts, _hash(flat_bytes(tensor).cpu().numpy().data))
+        return (*facts, _hash(readable_bytes(tensor).data))
     return (*facts, *((name, tensor_mark(piece)) for name, piece in pieces_of(tensor).items()))
 
 

@@ -1,0 +1,132 @@
+"""Other addresses for the tensors that a step works on, with the same values in them.
+
+Where tensors lie decides how well the caches hold them, by some per cent of a step, and a process keeps its first
+choice for good. So the memory is given to them anew several times, and one lucky place does not stand for the process.
+
+torch lets a storage be resized in place: it takes other memory, copies the values and frees the old memory, for every
+tensor that looks at the storage at once: parameters, views, ties. Autograd does not see it. Memory that NumPy looks
+at, or that a file or another process lends, torch knows and refuses to move. A bare pointer that somebody keeps
+(``data_ptr()``, DLPack) nobody can know of: it would point at freed memory afterwards.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from pytest_stepprof.analysis.listing import counted, first_few
+from pytest_stepprof.measure.state.pieces import SPARSE, is_wrapper, sparse_pieces
+from pytest_stepprof.measure.tensor_bytes import dtype_name
+
+_PAGE_BYTES = 4096
+_LINE_BYTES = 64
+_NAMED = 3
+_LENT = "memory that NumPy looks at, or that was lent to torch (a buffer, a mapped file)"
+_SHARED = "shared with other processes"
+_PINNED = "pinned for copies to an accelerator"
+_HIDDEN = "in a layout whose memory torch does not show"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How many bytes lie at other addresses than before, and in words why some of the memory stayed where it was."""
+
+    moved_bytes: int
+    not_moved: str | None
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some memory, a tensor that lies in it, and why it stays where it is, if it does."""
+
+    storage: torch.UntypedStorage | None
+    tensor: str
+    size_bytes: int
+    stays: str | None
+
+
+class Addresses:
+    """Where tensors lie: what is held so that the allocator cannot give the same places again, until the next time."""
+
+    def __init__(self) -> None:
+        self._held: list[torch.Tensor] = []
+
+    def make_room(self, pad_bytes: int) -> None:
+        """Let go of what was held, and hold a pad of so many bytes before anything else is allocated."""
+        self._held = [_gap(pad_bytes)]
+
+    def move(self, tensors: Iterable[torch.Tensor], source: random.Random) -> Moved:
+        """Give the tensors' memory other addresses, in an order and with gaps that are drawn from ``source``."""
+        blocks = _blocks(tensors)
+        movable = [block.storage for block in blocks if block.stays is None and block.storage is not None]
+        source.shuffle(movable)
+        moved_bytes = 0
+        for storage in movable:
+            size_bytes, before = storage.nbytes(), storage.data_ptr()
+            if size_bytes >= _PAGE_BYTES:
+                self._held.append(_gap(_LINE_BYTES * source.randrange(1, _PAGE_BYTES // _LINE_BYTES)))
+            storage.resize_(size_bytes)
+            moved_bytes += size_bytes * (storage.data_ptr() != before)
+        return Moved(moved_bytes, _in_words([block for block in blocks if block.stays is not None]))
+
+
+def _gap(size_bytes: int) -> torch.Tensor:
+    return torch.empty(size_bytes, dtype=torch.uint8)
+
+
+def _blocks(tensors: Iterable[torch.Tensor]) -> list[_Block]:
+    """Find the memory behind some tensors, each block once, without empty ones."""
+    found: dict[int, _Block] = {}
+    for tensor in tensors:
+        for dense in _dense(tensor):
+            try:
+                storage = dense.untyped_storage()
+            except (RuntimeError, NotImplementedError):
+                found.setdefault(id(dense), _Block(None, _described(dense), _size_bytes(dense), _HIDDEN))
+                continue
+            if storage.nbytes() and storage.device.type != "meta":
+                block = _Block(storage, _described(dense), storage.nbytes(), _obstacle(dense, storage))
+                found.setdefault(storage._cdata, block)
+    return list(found.values())
+
+
+def _dense(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield what has memory: a sparse tensor has it in its parts, a wrapper in the tensors that it is around."""
+    if tensor.device.type == "meta" or is_wrapper(tensor):
+        return
+    if tensor.layout in SPARSE:
+        yield from sparse_pieces(tensor.detach()).values()
+    else:
+        yield tensor
+
+
+def _obstacle(tensor: torch.Tensor, storage: torch.UntypedStorage) -> str | None:
+    if storage.device.type != "cpu":
+        return f"on {storage.device}"
+    if storage.is_shared():
+        return _SHARED
+    if torch.cuda.is_initialized() and tensor.is_pinned():  # type: ignore[no-untyped-call]  # asking wakes none up
+        return _PINNED
+    return None if storage.resizable() else _LENT
+
+
+def _size_bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{dtype_name(tensor.dtype)} {'nested' if tensor.is_nested else list(tensor.shape)}"
+
+
+def _in_words(staying: list[_Block]) -> str | None:
+    """Say why what stayed did so, with a few of the tensors by their shapes."""
+    by_reason: dict[str | None, list[_Block]] = {}
+    for block in staying:
+        by_reason.setdefault(block.stays, []).append(block)
+    reasons = [
+        f"{why}: {counted(len(these), 'tensor')} of {sum(one.size_bytes for one in these)} bytes "
+        f"({first_few([one.tensor for one in these], _NAMED)})"
+        for why, these in by_reason.items()
+    ]
+    return "; ".join(reasons) or None
