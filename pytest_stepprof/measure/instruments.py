@@ -10,6 +10,7 @@ import torch
 from pytest_stepprof.measure.clock import Clock
 from pytest_stepprof.measure.cpu_waiting import Waiting, cpu_waiting
 from pytest_stepprof.measure.device import Device, device_for
+from pytest_stepprof.measure.lone_thread import CpuTimes, cpu_times
 from pytest_stepprof.measure.window import TakenWindow, WindowRequest, take_window
 
 DeviceFor = Callable[[torch.device | str, Iterator[torch.Tensor]], Device]
@@ -38,4 +39,5 @@ class Instruments:
     device_for: DeviceFor = device_for
     take_window: WindowTaker = take_window
     cpu_waiting: Callable[[], AbstractContextManager[Waiting]] = cpu_waiting
+    cpu_times: Callable[[], CpuTimes] = cpu_times
     progress: Callable[[str], None] = lambda _text: None

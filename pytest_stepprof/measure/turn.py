@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from pytest_stepprof.analysis.cold_start import asks_for_cold_start
 from pytest_stepprof.errors import StepprofError
 from pytest_stepprof.measure.addresses import Addresses, Moved
 from pytest_stepprof.measure.batches import MemoryFeed
@@ -20,6 +21,7 @@ from pytest_stepprof.measure.collector import collector_waiting
 from pytest_stepprof.measure.costs import costs_seen
 from pytest_stepprof.measure.first_step import FirstStep, take_first_step
 from pytest_stepprof.measure.instruments import Instruments
+from pytest_stepprof.measure.lone_thread import worked_alone
 from pytest_stepprof.measure.measured_step import MeasuredStep, seen_step
 from pytest_stepprof.measure.reachable import MOST_OBJECTS, Reachable
 from pytest_stepprof.measure.request import StepRequest
@@ -30,7 +32,6 @@ from pytest_stepprof.measure.surroundings import kept_surroundings
 from pytest_stepprof.record.settings import MeasureSettings
 from pytest_stepprof.record.turns import Begin, Begun, Finish, FromConductor, Prepare, Prepared, Release, Visit, Visited
 
-COLD_START = "cold start"
 _SINCE_THE_LAST_SET = 1
 """The generations of the garbage collector that hold what was made since: all of them would take 0.1 s."""
 
@@ -47,11 +48,6 @@ class Turns(Protocol):
 
 class ReleasedError(StepprofError):
     """The other side cannot go on with this test: nothing more of it is measured here. The message says why."""
-
-
-def asks_for_cold_start(request: StepRequest) -> bool:
-    """Say whether a test is about the very first step of a process, so that nothing but that is compared."""
-    return request.question is not None and request.question.strip().casefold() == COLD_START
 
 
 def intra_op_threads() -> int:
@@ -84,7 +80,8 @@ def measure_by_turns(
         first = take_first_step(start)
         side = _Side(start)
         with kept_graphs_explained(), collector_waiting():
-            turns.say(side.prepared_for_cold_start(first) if asks_for_cold_start(request) else side.prepare(first))
+            cold = asks_for_cold_start(request.question)
+            turns.say(side.prepared_for_cold_start(first) if cold else side.prepare(first))
             _follow(turns, side)
         return seen_step(start, first)
 
@@ -164,9 +161,9 @@ class _Side:
         return self._start.spent_s() + step_ns / 1e9 <= self._start.settings.budget_s
 
     def begin(self, order: Begin) -> Begun:
-        """Begin a fresh set."""
+        """Begin a fresh set. One step at least is warm-up: the first read may wait until the workers have started."""
         restore_ns, iterator_ns, moved = self._begin(order.pad_bytes)
-        taken = take_samples(self._start.stepper, samples=order.warmup_steps, steps_per_sample=1)
+        taken = take_samples(self._start.stepper, samples=max(1, order.warmup_steps), steps_per_sample=1)
         return Begun(
             restore_ns=restore_ns,
             iterator_ns=iterator_ns,
@@ -201,6 +198,7 @@ class _Side:
         """Take the samples of one visit."""
         instruments = self._start.instruments
         started_at = instruments.unix_clock()
+        before = instruments.cpu_times()
         with instruments.cpu_waiting() as waiting:
             taken = take_samples(
                 replace(self._start.stepper, waiting=waiting),
@@ -213,4 +211,5 @@ class _Side:
             read_ns=tuple(taken.read_ns),
             restarts=tuple(taken.restarts),
             waited_ns=tuple(taken.waited_ns),
+            worked_alone=worked_alone(before, instruments.cpu_times()),
         )

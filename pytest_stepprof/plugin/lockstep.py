@@ -11,6 +11,7 @@ from typing import Any, Never
 import pytest
 
 from pytest_stepprof.ab.baton import BatonLostError, Player
+from pytest_stepprof.analysis.cold_start import asks_for_cold_start
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.errors import StepprofError
 from pytest_stepprof.measure.clock import wall_clock
@@ -18,7 +19,7 @@ from pytest_stepprof.measure.device import TorchDevice
 from pytest_stepprof.measure.instruments import Instruments
 from pytest_stepprof.measure.measured_step import MeasuredStep, check_step
 from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.turn import ReleasedError, asks_for_cold_start, intra_op_threads, measure_by_turns
+from pytest_stepprof.measure.turn import ReleasedError, intra_op_threads, measure_by_turns
 from pytest_stepprof.plugin import benchmark_bridge, hooks
 from pytest_stepprof.plugin.identity import identify
 from pytest_stepprof.plugin.settings import measure_settings
@@ -100,7 +101,8 @@ class LockstepSession:
         if key in self._taken:
             raise StepprofError(f"a comparison tries no test twice in a round. The first time: {self._taken[key]}")
         self._taken[key] = "it was interrupted"
-        self._baton.say(Arrived(key=key, threads=intra_op_threads(), cold_start_only=asks_for_cold_start(request)))
+        cold = asks_for_cold_start(request.question)
+        self._baton.say(Arrived(key=key, threads=intra_op_threads(), cold_start_only=cold))
         try:
             step = measure_by_turns(request, settings, instruments, under_test=under_test, turns=self._baton)
         except ReleasedError as released:

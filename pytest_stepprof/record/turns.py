@@ -73,13 +73,18 @@ class Begun(Record, frozen=True, kw_only=True, tag=True):
 
 
 class Visited(Record, frozen=True, kw_only=True, tag=True):
-    """The samples of one visit, raw, in order; see ``Run`` for their meaning."""
+    """The samples of one visit, raw, in order; see ``Run`` for their meaning.
+
+    ``worked_alone`` says that one thread did all the work and the process had no children: what is in ``waited_ns`` is
+    then the doing of other programs.
+    """
 
     started_at_unix_ns: int
     samples_ns: tuple[int, ...]
     read_ns: tuple[int, ...]
     restarts: tuple[Restart, ...] = ()
     waited_ns: tuple[int, ...] = ()
+    worked_alone: bool = False
 
 
 class Ended(Record, frozen=True, kw_only=True, tag=True):

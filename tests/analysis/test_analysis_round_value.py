@@ -196,3 +196,58 @@ def test_the_raw_timings_of_unchanged_code_spread_as_measured() -> None:
     assert len(ratios) == 16
     assert abs(float(np.mean(ratios))) < 0.02
     assert 0.015 < float(np.std(ratios, ddof=1)) < 0.030
+
+
+def with_waiting(test, waited_ns, *, alone=True):
+    """Say of every sample how long its thread waited for a core in it."""
+    visits = tuple(
+        msgspec.structs.replace(
+            visit,
+            visited=msgspec.structs.replace(
+                visit.visited,
+                samples_ns=tuple(sample + waited_ns(visit) for sample in visit.visited.samples_ns),
+                waited_ns=(waited_ns(visit),) * len(visit.visited.samples_ns),
+                worked_alone=alone,
+            ),
+        )
+        for visit in test.visits
+    )
+    return msgspec.structs.replace(test, visits=visits)
+
+
+def head_is_slower(visit, _sample):
+    return 1_100_000 if visit.side == "head" else 1_000_000
+
+
+def head_waits(visit):
+    return 400_000 if visit.side == "head" else 0
+
+
+def test_what_a_lone_thread_waited_for_a_core_is_taken_off():
+    value = value_of(with_waiting(round_of_test(head_is_slower), head_waits))
+    assert math.exp(value.log_ratio) == pytest.approx(1.1)
+    assert math.exp(value.log_ratio_of_means) == pytest.approx(1.1)
+    assert (value.before_ns, value.after_ns) == (1_000_000, 1_100_000)
+    assert value.waited == pytest.approx((0, 4 / 15))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_waiting_that_may_be_the_steps_own_stays_in_it(known):
+    test = with_waiting(round_of_test(head_is_slower), head_waits, alone=not known)
+    if not known:
+        one = test.visits[3]
+        unknown = msgspec.structs.replace(one, visited=msgspec.structs.replace(one.visited, waited_ns=()))
+        test = msgspec.structs.replace(test, visits=(*test.visits[:3], unknown, *test.visits[4:]))
+    value = value_of(test)
+    assert math.exp(value.log_ratio) == pytest.approx(1.5)
+    assert value.waited is None
+
+
+def test_waiting_longer_than_the_sample_leaves_a_hundredth_of_it():
+    test = with_waiting(round_of_test(lambda _visit, _sample: 1_000), lambda _visit: 0)
+    visits = tuple(
+        msgspec.structs.replace(visit, visited=msgspec.structs.replace(visit.visited, waited_ns=(5_000, 5_000)))
+        for visit in test.visits
+    )
+    value = value_of(msgspec.structs.replace(test, visits=visits))
+    assert (value.before_ns, value.log_ratio) == (10, 0)

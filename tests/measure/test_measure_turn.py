@@ -16,7 +16,7 @@ from pytest_stepprof.errors import StateError, StepprofError
 from pytest_stepprof.measure.clock import wall_clock
 from pytest_stepprof.measure.instruments import Instruments
 from pytest_stepprof.measure.request import StepRequest
-from pytest_stepprof.measure.turn import ReleasedError, asks_for_cold_start, measure_by_turns
+from pytest_stepprof.measure.turn import ReleasedError, measure_by_turns
 from pytest_stepprof.record.settings import MeasureSettings
 from pytest_stepprof.record.turns import (
     Begin,
@@ -84,8 +84,8 @@ def test_nothing_of_the_step_happens_before_its_order(bench):
         *("order Begin", *RESTART, *timed(0), "answer Begun"),
         *("order Visit", *timed(1, 2), "answer Visited"),
         *("order Visit", "read 3", "read 4", "synchronize", "step", "step", "synchronize", "answer Visited"),
-        *("order Begin", *RESTART, "answer Begun"),
-        *("order Visit", *timed(0), "answer Visited"),
+        *("order Begin", *RESTART, *timed(0), "answer Begun"),
+        *("order Visit", *timed(1), "answer Visited"),
         *("order Finish", "restore", "iterator closed"),
     ]
     assert step.measurement is None
@@ -138,12 +138,13 @@ def test_batches_that_run_out_within_a_visit_begin_again(bench):
     assert [restart.before_sample for restart in visited.restarts] == [2]
 
 
-@pytest.mark.parametrize(
-    ("question", "asks"),
-    [("cold start", True), (" Cold Start\n", True), ("what does a cold start cost?", False), (None, False)],
-)
-def test_which_question_asks_for_the_cold_start_alone(question, asks):
-    assert asks_for_cold_start(StepRequest(step=lambda: 1, question=question)) is asks
+def test_what_workers_need_to_start_is_never_in_a_sample(bench):
+    """A set that was ordered without a warm-up has one step of it all the same."""
+    loader = SizedLoader(bench, count=9, prefetch_ns=0, late_ns=5_000_000)
+    orders = Prepare(), Begin(pad_bytes=1, warmup_steps=0), Visit(samples=2, steps_per_sample=1), Finish()
+    _, (_, begun, visited) = by_turns(bench, *orders, batches=loader, includes_read=True)
+    assert begun.warmup_ns == (READ_NS + STEP_NS + 5_000_000,)
+    assert visited.samples_ns == (READ_NS + STEP_NS,) * 2
 
 
 def test_a_cold_start_is_the_first_step_and_nothing_else(bench):
