@@ -1,35 +1,44 @@
 """Base and head as two folders outside the user's repository."""
 
-import fnmatch
-import shutil
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Literal
 
+from pytest_stepprof.ab.overlay import lay_tests_over
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.errors import StoreError
-from pytest_stepprof.store.checkout import copy_working_tree, repository_root, write_revision
+from pytest_stepprof.store.checkout import copy_working_tree, ignored_files, write_revision
+from pytest_stepprof.store.revisions import repository_root
 
 Name = Literal["base", "head"]
 TestsOf = Literal["head", "own"]
 
-_TEST_FILES = ("test_*.py", "*_test.py", "conftest.py")  # pytest's default ``python_files``, and their fixtures
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side's files: the folder that stands for the repository, and the one in which pytest starts."""
+    """One side's files: the folder that stands for the repository, the one in which pytest starts, and its Python.
+
+    ``environment`` is the virtual environment that only this side has (``--install``), ``None`` where both sides use
+    this process's.
+    """
 
     name: Name
     checkout: Path
     start: Path
+    python: Path = Path(sys.executable)
+    environment: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkouts:
     """Both sides, the user's own folder (``original``), and what a reader should know about the three.
 
-    ``laid_over`` are head's test files that were written over base's checkout, relative to it.
+    ``laid_over`` are head's test files that were written over base's checkout, relative to it. ``unbuilt`` are the
+    compiled extensions beside the user's own sources that git ignores: neither side has them unless it builds them.
     """
 
     base: Side
@@ -37,6 +46,7 @@ class Checkouts:
     original: Path
     laid_over: tuple[Path, ...]
     remarks: tuple[str, ...]
+    unbuilt: tuple[Path, ...] = ()
 
 
 def prepare_checkouts(start: Path, folder: Path, *, base: str, head: str | None, tests: TestsOf = "head") -> Checkouts:
@@ -55,15 +65,32 @@ def prepare_checkouts(start: Path, folder: Path, *, base: str, head: str | None,
         checkout.mkdir(parents=True)
     from_base = write_revision(original, base, checkouts["base"])
     into = checkouts["head"]
-    from_head = copy_working_tree(original, into) if head is None else write_revision(original, head, into)
-    laid_over = tuple(_lay_tests_over(into, checkouts["base"])) if tests == "head" else ()
-    remarks = (*(f"base: {remark}" for remark in from_base), *(f"head: {remark}" for remark in from_head))
+    from_head = (
+        copy_working_tree(original, into, leave_out=folder.resolve())
+        if head is None
+        else write_revision(original, head, into)
+    )
+    laid_over = lay_tests_over(into, checkouts["base"], into / inside) if tests == "head" else ()
+    unbuilt = tuple(file for file in ignored_files(original) if file.name.endswith(tuple(EXTENSION_SUFFIXES)))
+    of_files = (*(f"base: {remark}" for remark in from_base), *(f"head: {remark}" for remark in from_head))
     return Checkouts(
         base=_side("base", checkouts["base"], inside),
         head=_side("head", into, inside),
         original=original,
         laid_over=laid_over,
-        remarks=remarks,
+        remarks=(*of_files, *unbuilt_remarks(unbuilt)),
+        unbuilt=unbuilt,
+    )
+
+
+def unbuilt_remarks(unbuilt: tuple[Path, ...]) -> tuple[str, ...]:
+    """Name the compiled extensions that the sides lack, and the option that builds them."""
+    if not unbuilt:
+        return ()
+    names = first_few([file.as_posix() for file in unbuilt], _NAMED)
+    return (
+        f"compiled extensions that git ignores are on neither side: {names} (each side builds its own with "
+        '`--install "pip install -e ."`)',
     )
 
 
@@ -71,35 +98,3 @@ def _side(name: Name, checkout: Path, inside: Path) -> Side:
     if not (checkout / inside).is_dir():
         raise StoreError(f"{name} has no folder {inside}, from which this was called: call it from a folder of both.")
     return Side(name=name, checkout=checkout, start=checkout / inside)
-
-
-def _lay_tests_over(head: Path, base: Path) -> Iterator[Path]:
-    """Copy head's test files, and the ``__init__.py`` that base lacks beside them, without which they mean others."""
-    for source in sorted(head.rglob("*.py")):
-        if not any(fnmatch.fnmatch(source.name, pattern) for pattern in _TEST_FILES):
-            continue
-        relative = source.relative_to(head)
-        if not _same(source, base / relative):
-            _replace(source, base / relative)
-            yield relative
-        package = relative.with_name("__init__.py")
-        if (head / package).is_file() and not (base / package).exists():
-            _replace(head / package, base / package)
-            yield package
-
-
-def _same(first: Path, second: Path) -> bool:
-    links = first.is_symlink() or second.is_symlink()
-    return not links and second.is_file() and first.read_bytes() == second.read_bytes()
-
-
-def _replace(source: Path, target: Path) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_symlink() or target.exists():
-            target.unlink()
-        shutil.copy2(source, target, follow_symlinks=False)
-    except OSError as error:
-        raise StoreError(
-            f"cannot lay head's {source.name} over base: {error}. With --tests own, each side runs its own tests."
-        ) from error

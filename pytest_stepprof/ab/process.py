@@ -1,21 +1,32 @@
-"""One child process with a time limit, and nothing left of it afterwards."""
+"""How a side's process ended, and the error when it failed as a whole."""
 
-import contextlib
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_stepprof.errors import StepprofError
 
 _LINES_SHOWN = 30
+_LINES_IN_WORDS = 3
+_LONGEST_LINE = 200
+_LINES_READ = 200
+_NEWS = re.compile(r"error|fatal|killed|abort|terminate|exception|assert", re.IGNORECASE)
+_HEADER = re.compile(
+    r"=+ .* =+$|(platform|cachedir|rootdir|configfile|testpaths|plugins|benchmark|stepprof|collecting|collected|"
+    r"hypothesis profile)\b"
+)
 
 
 class SideFailedError(StepprofError):
-    """A side's pytest process crashed, hung or failed as a whole."""
+    """A side's pytest process crashed, hung or failed as a whole.
+
+    ``node_id`` is the test that it was in then, ``None`` where it was in none, and ``reason`` one line that says how.
+    """
+
+    def __init__(self, message: str, *, node_id: str | None = None, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.node_id = node_id
+        self.reason = reason or " | ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,59 +37,19 @@ class Finished:
     log: Path
     duration_s: float
 
-    def last_lines(self) -> str:
+    def last_lines(self, count: int = _LINES_SHOWN) -> str:
         """Return the end of what the process wrote, for an error's message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])
+        return "\n".join(f"  {line}" for line in lines[-count:])
+
+    def in_words(self) -> str:
+        """Say in one line how the process ended, and the last that it wrote of an error, or else the last of all."""
+        how = f"exit status {self.exit_status}" if self.exit_status >= 0 else f"signal {-self.exit_status}"
+        lines = _telling(self.last_lines(_LINES_READ).splitlines())
+        return f"{how}; its last lines: {' | '.join(lines)}" if lines else how
 
 
-def run_process(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], log: Path, limit_s: float
-) -> Finished:
-    """Run ``command`` in ``folder`` and wait for it; both its outputs go to ``log``.
-
-    The process is the leader of a group of its own, so that Ctrl-C reaches only the parent, which then ends the whole
-    group, as it does after ``limit_s`` seconds.
-
-    Raises:
-        SideFailedError: it took longer than ``limit_s`` seconds, or could not be started.
-    """
-    started_s = time.monotonic()
-    with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - a list of words, no shell
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise SideFailedError(f"cannot start {command[0]}: {error}.") from error
-        try:
-            exit_status = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            _end_group(process)
-            finished = Finished(-int(signal.SIGTERM), log, time.monotonic() - started_s)
-            raise SideFailedError(
-                f"a pytest process was ended after {limit_s:g} s: give more time with --timeout, or fewer tests with "
-                f"`-- -k NAME`. Its last lines:\n{finished.last_lines()}"
-            ) from None
-        except BaseException:
-            _end_group(process)
-            raise
-    return Finished(exit_status, log, time.monotonic() - started_s)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End the process and its children; its process id is still its own, because nobody has waited for it."""
-    if process.poll() is not None:
-        return
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    process.wait()
+def _telling(lines: list[str]) -> list[str]:
+    """Choose a few lines for one line of text: no header of pytest's, and those about an error where there are any."""
+    told = [line.strip()[:_LONGEST_LINE] for line in lines if line.strip() and not _HEADER.match(line.strip())]
+    return [line for line in told if _NEWS.search(line)][-_LINES_IN_WORDS:] or told[-_LINES_IN_WORDS:]

@@ -1,56 +1,94 @@
-"""From rounds to the sessions that are compared: only tests that passed, and why the others are not there."""
+"""From the check pass to the sessions that are compared: only tests that passed, and why the others are not there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from pytest_stepprof.ab.rounds import Round
+from pytest_stepprof.ab.check import CheckPass
 from pytest_stepprof.ab.side import SideRun
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.errors import StoreError
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.session import Session
+from pytest_stepprof.store.directory import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparableRounds:
-    """Sessions of both sides, round by round, without the tests that failed there.
+class ComparableSides:
+    """One session of each side without the tests that failed there.
 
-    ``numbers`` are the rounds' numbers. ``unavailable`` and ``broken`` map node ids to why base did not measure a test
-    in the first round and to how head's test failed in any round; ``remarks`` tell what else went wrong.
+    ``unavailable`` and ``broken`` map node ids to why base did not measure a test that head has, and to how head's
+    test failed; ``skipped`` to why head skipped one.
     """
 
-    numbers: tuple[int, ...]
-    base: tuple[Session, ...]
-    head: tuple[Session, ...]
-    unavailable: dict[str, str]
-    broken: dict[str, str]
-    remarks: tuple[str, ...]
+    base: Session
+    head: Session
+    unavailable: Mapping[str, str]
+    broken: Mapping[str, str]
+    skipped: Mapping[str, str]
 
 
-def comparable_rounds(rounds: Sequence[Round], *, base_commit: Commit, head_commit: Commit) -> ComparableRounds:
-    """Arrange the sessions of all rounds in which head measured something.
+def comparable_sides(check: CheckPass, *, base_commit: Commit, head_commit: Commit) -> ComparableSides | None:
+    """Arrange what both sides measured; ``None`` when head measured nothing that passed.
 
     The commits replace what the sessions say of themselves: their folders are no repositories. A base that measured
-    nothing at all in the first round is an empty session.
+    nothing at all is an empty session.
     """
-    used = [done for done in rounds if done.head.session is not None and (done.base.session or done is rounds[0])]
-    head = tuple(_passed(done.head, head_commit) for done in used)
-    base = tuple(
-        _passed(done.base, base_commit) if done.base.session else _nothing(session, base_commit)
-        for done, session in zip(used, head, strict=True)
-    )
-    return ComparableRounds(
-        numbers=tuple(done.plan.number for done in used),
+    head = _passed(check.head, head_commit)
+    if head is None or not head.measurements:
+        return None
+    base = _passed(check.base, base_commit) or _nothing(head, base_commit)
+    return ComparableSides(
         base=base,
         head=head,
-        unavailable=_unavailable(rounds[0].base, head[0]) if head else {},
-        broken=_broken(rounds),
-        remarks=tuple(_base_failures(rounds)),
+        unavailable=_unavailable(check.base, head),
+        broken=dict(check.head.failed),
+        skipped=dict(check.head.skipped),
     )
 
 
-def _passed(side_run: SideRun, commit: Commit) -> Session:
-    assert side_run.session is not None, "only rounds with a session are used"
+def stored_check(folder: Path) -> CheckPass:
+    """Read what a check pass has left in ``folder``.
+
+    Raises:
+        StoreError: it is not there, or damaged.
+    """
+    return CheckPass(base=_stored_side(folder / "base"), head=_stored_side(folder / "head"))
+
+
+def _stored_side(folder: Path) -> SideRun:
+    statement_file = folder / "witness.json"
+    try:
+        statement = msgspec.json.decode(statement_file.read_bytes(), type=_Statement)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(f"expected what a side said of itself in {statement_file}, found: {error}.") from error
+    store = Store(folder / "sessions")
+    session_ids = store.session_ids()
+    return SideRun(
+        session=store.load_session(session_ids[-1]) if session_ids else None,
+        store=store,
+        failed=_printable(statement.failed),
+        skipped=_printable(statement.skipped),
+        modules=statement.modules,
+        duration_s=0.0,
+    )
+
+
+class _Statement(msgspec.Struct):
+    failed: dict[str, str]
+    skipped: dict[str, str]
+    modules: dict[str, str]
+
+
+def _printable(reasons: Mapping[str, str]) -> dict[str, str]:
+    return {printable(node_id): printable(reason) for node_id, reason in reasons.items()}
+
+
+def _passed(side_run: SideRun, commit: Commit) -> Session | None:
+    if side_run.session is None:
+        return None
     passed = (test for test in side_run.session.measurements if test.test.node_id not in side_run.failed)
     return msgspec.structs.replace(side_run.session, commit=commit, measurements=tuple(passed))
 
@@ -69,21 +107,3 @@ def _unavailable(base: SideRun, head: Session) -> dict[str, str]:
         if why is not None:
             found[node_id] = why
     return found
-
-
-def _broken(rounds: Sequence[Round]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for done in rounds:
-        where = "" if done is rounds[0] else f"in round {done.plan.number}: "
-        for node_id, why in done.head.failed.items():
-            found.setdefault(node_id, where + why)
-    return found
-
-
-def _base_failures(rounds: Sequence[Round]) -> list[str]:
-    """Tell failures of base after the first round, which make rounds fewer; those of the first one have a row."""
-    return [
-        f"base failed in round {done.plan.number}, which does not count for this test: {node_id}: {why}"
-        for done in rounds[1:]
-        for node_id, why in done.base.failed.items()
-    ]

@@ -1,16 +1,19 @@
 """One side in one fresh pytest process."""
 
 import json
-import os
-import sys
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pytest_stepprof.ab import witness
 from pytest_stepprof.ab.checkouts import Checkouts, Side
+from pytest_stepprof.ab.guardian import Guardian
 from pytest_stepprof.ab.imported import check_imports
-from pytest_stepprof.ab.process import Finished, SideFailedError, run_process
+from pytest_stepprof.ab.living import LivingProcess, ends_in_time
+from pytest_stepprof.ab.process import Finished, SideFailedError
+from pytest_stepprof.ab.surroundings import temporary_folder, variables_of, watched_folders
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.errors import UsageError
 from pytest_stepprof.record.session import Session
@@ -37,7 +40,12 @@ class SideRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideRequest:
-    """What to run: the side, its hash seed, a folder of its own for all it stores, and the person's arguments."""
+    """What to run: the side, its hash seed, a folder of its own for all it stores, and the person's arguments.
+
+    ``options`` are pytest's, too, and stand before the person's, which win over them. ``variables`` are added to the
+    environment. ``seed`` is for what is random while files are imported. ``limit_s`` is how long the process may be
+    silent: neither collect a file nor get to the next part of a test.
+    """
 
     side: Side
     checkouts: Checkouts
@@ -45,96 +53,170 @@ class SideRequest:
     folder: Path
     pytest_arguments: Sequence[str]
     limit_s: float
+    seed: int = 0
+    options: Sequence[str] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    guardian: Guardian | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What a process said of itself when it ended; the fields of ``SideRun``."""
+
+    failed: Mapping[str, str]
+    skipped: Mapping[str, str]
+    modules: Mapping[str, str]
 
 
 def run_side(request: SideRequest) -> SideRun:
     """Run the marked tests of one side in a fresh process, and check whose files it imported.
 
     Raises:
-        SideFailedError: the process crashed, hung, or was interrupted.
+        SideFailedError: the process crashed, hung, or was interrupted; it names the test in which it did.
         UsageError: pytest did not understand its arguments.
         ForeignImportError: the side imported files of the other one, or the user's.
         StoreError: the stored session cannot be read.
     """
-    request.folder.mkdir(parents=True)
-    statement_file = request.folder / "witness.json"
-    finished = run_process(
-        _command(request),
-        folder=request.side.start,
-        environment=_environment(request, statement_file),
-        log=request.folder / "pytest.log",
-        limit_s=request.limit_s,
-    )
-    _check_exit(request.side, finished)
+    process = start_side(request)
     try:
-        statement = json.loads(statement_file.read_bytes())
-    except OSError as error:
-        raise SideFailedError(_told(request.side, "ended before it could say what it imported", finished)) from error
-    check_imports(request.side, statement["modules"], request.checkouts)
+        in_time = ends_in_time(process, request.limit_s, _progress_file(request))
+    finally:
+        finished = process.end()
+        shutil.rmtree(_cache(request), ignore_errors=True)
+    if not in_time:
+        why = f"was ended because it did nothing for {request.limit_s:g} s (--timeout gives more)"
+        raise _failed(request, finished, why)
+    if finished.exit_status not in (_PASSED, _TESTS_FAILED, _NO_TESTS):
+        raise refused_arguments(request.side, finished) or _failed(request, finished, f"ended ({finished.in_words()})")
+    statement = statement_of(request)
+    if statement is None:
+        raise _failed(request, finished, f"ended before it could say what it imported ({finished.in_words()})")
     store = Store(request.folder / "sessions")
     session_ids = store.session_ids()
     return SideRun(
         session=store.load_session(session_ids[-1]) if session_ids else None,
         store=store,
-        failed=_printable(statement["failed"]),
-        skipped=_printable(statement["skipped"]),
-        modules=statement["modules"],
+        failed=statement.failed,
+        skipped=statement.skipped,
+        modules=statement.modules,
         duration_s=finished.duration_s,
     )
 
 
+def start_side(request: SideRequest) -> LivingProcess:
+    """Start the marked tests of one side in a fresh process, and leave it alive.
+
+    Raises:
+        SideFailedError: it cannot be started.
+    """
+    return LivingProcess(**_start(request))
+
+
+def statement_of(request: SideRequest) -> Statement | None:
+    """Read what the process of this request said of itself; ``None`` when it ended before it could.
+
+    Raises:
+        ForeignImportError: the side imported files of the other one, or the user's.
+    """
+    try:
+        statement = json.loads(_statement_file(request).read_bytes())
+    except (OSError, ValueError):
+        return None
+    check_imports(request.side, statement["modules"], request.checkouts)
+    return Statement(
+        failed=_printable(statement["failed"]), skipped=_printable(statement["skipped"]), modules=statement["modules"]
+    )
+
+
+def keep_failures(request: SideRequest, failed: Mapping[str, str]) -> None:
+    """Add to what the process of this request said of itself tests of which it could not know: they ended another."""
+    statement = json.loads(_statement_file(request).read_bytes())
+    statement["failed"] = {**statement["failed"], **failed}
+    _statement_file(request).write_text(json.dumps(statement), encoding="utf-8")
+
+
+def refused_arguments(side: Side, finished: Finished) -> UsageError | None:
+    """Return the error to raise when pytest did not understand what it was called with."""
+    if finished.exit_status != _USAGE_ERROR:
+        return None
+    return UsageError(f"{side.name}: pytest did not accept its arguments. Its last lines:\n{finished.last_lines()}")
+
+
+def _start(request: SideRequest) -> dict[str, Any]:
+    request.folder.mkdir(parents=True)
+    temporary = temporary_folder(request.side)
+    if temporary is not None:
+        temporary.mkdir(exist_ok=True, mode=0o700)
+    return {
+        "command": _command(request),
+        "folder": request.side.start,
+        "environment": _environment(request),
+        "log": request.folder / "pytest.log",
+        "guardian": request.guardian,
+    }
+
+
+def _cache(request: SideRequest) -> Path:
+    """A cache for each process: without any, pytest would not know ``--ff`` among a project's own options."""
+    return request.folder / "pytest-cache"
+
+
 def _command(request: SideRequest) -> list[str]:
     return [
-        *(sys.executable, "-m", "pytest", "--stepprof", f"--stepprof-dir={request.folder / 'sessions'}"),
-        *("-p", "no:cacheprovider", "-p", witness.__name__, "--continue-on-collection-errors", "-m", "stepprof"),
+        *(str(request.side.python), "-m", "pytest", "--stepprof", f"--stepprof-dir={request.folder / 'sessions'}"),
+        *("-o", f"cache_dir={_cache(request)}", "-p", witness.__name__),
+        *("--continue-on-collection-errors", "-m", "stepprof"),
+        *request.options,
         *request.pytest_arguments,
     ]
 
 
-def _environment(request: SideRequest, statement_file: Path) -> dict[str, str]:
-    """This process's variables, with the side's own folders in front of everything that Python can import.
-
-    What is on ``PYTHONPATH`` already stays there; the user's own folders are replaced by their counterparts. git must
-    not take a temporary folder that lies inside some repository for a part of it.
-    """
+def _environment(request: SideRequest) -> dict[str, str]:
     checkouts, side = request.checkouts, request.side
-    roots = (side.checkout, checkouts.original, checkouts.base.checkout, checkouts.head.checkout)
-    folders = [side.start, side.start / "src", side.checkout, side.checkout / "src"]
-    own = dict.fromkeys(str(folder) for folder in folders if folder.is_dir())
-    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    moved = dict.fromkeys(_moved(entry, request) for entry in given)
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join({**own, **moved}),
+    own_variables = {
         "PYTHONHASHSEED": str(request.hash_seed),
-        "GIT_CEILING_DIRECTORIES": str(side.checkout.parent),
         witness.VARIABLE: json.dumps(
             {
-                "write_to": str(statement_file),
-                "roots": [str(root) for root in roots],
+                "write_to": str(_statement_file(request)),
+                "progress": str(_progress_file(request)),
+                "seed": request.seed,
+                "roots": [str(root) for root in watched_folders(side, checkouts)],
                 "spare": str(checkouts.original),
             }
         ),
     }
+    temporary = temporary_folder(side)
+    if temporary is not None:
+        own_variables["TMPDIR"] = str(temporary)
+    return {**variables_of(side, checkouts), **own_variables, **request.variables}
 
 
-def _moved(entry: str, request: SideRequest) -> str:
-    place = Path(entry).resolve()
-    if not place.is_relative_to(request.checkouts.original):
-        return entry
-    counterpart = request.side.checkout / place.relative_to(request.checkouts.original)
-    return str(counterpart) if counterpart.exists() else entry
+def _statement_file(request: SideRequest) -> Path:
+    return request.folder / "witness.json"
 
 
-def _check_exit(side: Side, finished: Finished) -> None:
-    if finished.exit_status in (_PASSED, _TESTS_FAILED, _NO_TESTS):
-        return
-    if finished.exit_status == _USAGE_ERROR:
-        raise UsageError(_told(side, "did not accept its arguments", finished))
-    raise SideFailedError(_told(side, f"ended with the exit status {finished.exit_status}", finished))
+def _progress_file(request: SideRequest) -> Path:
+    return request.folder / "progress.json"
 
 
-def _told(side: Side, what: str, finished: Finished) -> str:
-    return f"{side.name}: pytest {what}. Its last lines:\n{finished.last_lines()}"
+def _failed(request: SideRequest, finished: Finished, what: str) -> SideFailedError:
+    """Say which side failed, how, and in what it was then."""
+    at = _last_progress(request)
+    test, collecting = at.get("test"), at.get("collecting")
+    place = f" in {printable(test)}" if test else f" while it collected {printable(collecting)}" if collecting else ""
+    return SideFailedError(
+        f"{request.side.name}: pytest's process {what}{place}. The end of its log:\n{finished.last_lines()}",
+        node_id=printable(test) if test else None,
+        reason=f"its process {what}",
+    )
+
+
+def _last_progress(request: SideRequest) -> dict[str, str]:
+    try:
+        at: dict[str, str] = json.loads(_progress_file(request).read_bytes().splitlines()[-1])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return at
 
 
 def _printable(reasons: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,13 @@ Mode = Literal["lock-step", "whole processes"]
 """Two live processes that take turns, or one process after the other, each measuring a test as a whole."""
 
 
+Breakage = Literal["failed", "skipped", "not measured", "lacking", "process", "memory", "both"]
+"""How a test came to have no value in a round, on ``problem_side``: its test failed, skipped or passed without calling
+``stepprof(...)``, the side has no such test, its process ended or was ended, memory ran out while both sides were in
+it (which may be nobody's fault), or the two sides cannot be taken together.
+"""
+
+
 class VisitPlan(Record, frozen=True, kw_only=True):
     """How a test's visits are taken in one round, equally on both sides.
 
@@ -59,6 +66,10 @@ class SideOfTest(Record, frozen=True, kw_only=True):
 class TestRound(Record, frozen=True, kw_only=True):
     """One test in one round. ``problem`` says why the round gives no value for it, and ``problem_side`` who has it.
 
+    ``problem_outcome`` says how, for whoever decides by it (``None`` without a problem, and in records of before that).
+    ``not_stopped`` are the sides of which some process could not be stopped while the other one measured: with
+    workers that read ahead then, a time that includes reads is not comparable.
+
     In ``whole processes`` there are no visits: the medians hold each process's value, or its first step with
     ``cold_start_only``. In lock-step the first step of each side is ``prepared.cold_start``.
     """
@@ -76,6 +87,8 @@ class TestRound(Record, frozen=True, kw_only=True):
     head_median_ns: float | None = None
     problem: str | None = None
     problem_side: SideName | None = None
+    problem_outcome: Breakage | None = None
+    not_stopped: tuple[SideName, ...] = ()
 
 
 class LockstepRound(Record, frozen=True, kw_only=True):

@@ -1,15 +1,24 @@
 """Whose files a side imported, and what its process says about itself."""
 
+import dataclasses
+import hashlib
 import importlib
+import json
+import os
+import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, SourceFileLoader
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from pytest_stepprof.ab import witness
+from pytest_stepprof.ab.binaries import binary_facts, binary_remarks
 from pytest_stepprof.ab.checkouts import Checkouts, Side
 from pytest_stepprof.ab.imported import ForeignImportError, check_imports, same_files, shared_files
+from pytest_stepprof.ab.layout import import_folders, project_names
+from pytest_stepprof.ab.surroundings import variables_of
 
 
 @pytest.fixture
@@ -50,6 +59,25 @@ def test_a_checkout_inside_the_users_folder_is_not_the_users(checkouts, tmp_path
     check_imports(inside.base, imports(inside.base.checkout, "pkg/core.py"), inside)
 
 
+def test_an_installed_copy_is_refused_where_the_checkout_has_the_module(checkouts, tmp_path):
+    installed = imports(tmp_path / "site-packages", "pkg.py", "numpy.py", "pkg/core.py")
+    check_imports(checkouts.base, installed, checkouts)
+    (checkouts.base.checkout / "pkg" / "__init__.py").write_text("")
+    with pytest.raises(ForeignImportError, match=r"base imported the module pkg from an installed copy .*--install"):
+        check_imports(checkouts.base, installed, checkouts)
+
+
+def test_an_installed_copy_is_a_sides_own_in_its_own_environment(checkouts, tmp_path):
+    (checkouts.base.checkout / "pkg" / "__init__.py").write_text("")
+    own = tmp_path.resolve() / "environments" / "base"
+    base = dataclasses.replace(checkouts.base, environment=own)
+    both = dataclasses.replace(checkouts, base=base)
+    modules = imports(own / "lib/site-packages", "pkg.py", "pkg/core.py")
+    check_imports(base, modules, both)
+    with pytest.raises(ForeignImportError, match="head imported the module pkg from base's checkout"):
+        check_imports(both.head, modules, both)
+
+
 def test_files_that_only_the_user_has_are_shared_by_both_sides(checkouts):
     original = checkouts.original
     modules = imports(original, "pkg/_native.so", ".venv/lib/site-packages/numpy/__init__.py")
@@ -63,6 +91,183 @@ def test_the_same_files_mean_that_nothing_changed_was_run(checkouts):
     assert same_files(imports(base, "pkg/same.py"), imports(head, "pkg/same.py"), checkouts)
     assert not same_files(imports(base, "pkg/core.py"), imports(head, "pkg/core.py"), checkouts)
     assert not same_files(imports(base, "pkg/same.py"), {}, checkouts)
+
+
+NATIVE = "_native" + EXTENSION_SUFFIXES[0]
+
+
+def write_on(checkouts, file, base, head):
+    for side, text in ((checkouts.base, base), (checkouts.head, head)):
+        if text is not None:
+            (side.checkout / file).parent.mkdir(parents=True, exist_ok=True)
+            (side.checkout / file).write_text(text)
+
+
+def binaries_of(checkouts, file):
+    return [{"pkg._native": str(side.checkout / file)} for side in (checkouts.base, checkouts.head)]
+
+
+@pytest.mark.parametrize(("base", "head"), [("one", "two"), ("one", None), (None, "two")])
+def test_one_binary_for_sources_that_differ_is_an_error(checkouts, base, head):
+    shared = {"pkg._native": str(checkouts.original / "pkg" / "_native.so")}
+    assert binary_remarks(shared, shared, checkouts) == ()
+    write_on(checkouts, "csrc/native.cpp", base, head)
+    with pytest.raises(ForeignImportError) as caught:
+        binary_remarks(shared, shared, checkouts)
+    assert "ran the compiled extension pkg/_native.so from your own tree" in str(caught.value)
+    assert "the sources differ (csrc/native.cpp): build it on each side with `--install" in str(caught.value)
+
+
+def test_the_same_binary_from_sources_that_differ_is_a_remark(checkouts):
+    write_on(checkouts, f"pkg/{NATIVE}", "built", "built")
+    base, head = binaries_of(checkouts, f"pkg/{NATIVE}")
+    write_on(checkouts, "pkg/native.pyx", "same", "same")
+    assert binary_remarks(base, head, checkouts) == ()
+    write_on(checkouts, "pkg/native.pyx", "one", "two")
+    assert binary_remarks(base, head, checkouts) == (
+        "base and head ran the same compiled pkg._native, byte for byte, although sources differ (pkg/native.pyx): was "
+        "it built on each side (`--install`)?",
+    )
+    write_on(checkouts, f"pkg/{NATIVE}", "built", "built anew")
+    assert binary_remarks(base, head, checkouts) == ()
+
+
+def test_binaries_are_named_with_what_they_hold(checkouts):
+    write_on(checkouts, f"pkg/{NATIVE}", "built", "built")
+    base, _ = binaries_of(checkouts, f"pkg/{NATIVE}")
+    others = imports(checkouts.original, ".venv/lib/site-packages/numpy/_core.so") | imports(Path("/usr"), "lib/x.so")
+    digest = hashlib.sha256(b"built").hexdigest()
+    expected = f"base's compiled extensions: pkg._native {digest[:12]}"
+    assert binary_facts(base | others, checkouts.base, checkouts) == (expected,)
+    assert binary_facts(others, checkouts.base, checkouts) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({"pyproject.toml": '[project]\nname = "My-Package.x"\n'}, ("my_package_x",)),
+        ({"pyproject.toml": '[tool.poetry]\nname = "one"\n', "setup.cfg": "[metadata]\nname = two\n"}, ("one", "two")),
+        ({"pyproject.toml": "not toml", "setup.cfg": "no section"}, ()),
+        ({"pyproject.toml": "project = 3\n"}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_name_of_the_project(tmp_path, files, names):
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    assert project_names(tmp_path) == names
+
+
+def test_the_folders_to_import_from(tmp_path):
+    for folder in ("src/other", "python/pkg", "a/b/pkg", "tests/else", "pkg/pkg"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    assert import_folders(tmp_path, tmp_path) == (tmp_path, tmp_path / "src")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "pkg"\n')
+    expected = (tmp_path / "python", tmp_path, tmp_path / "src", tmp_path / "a" / "b")
+    assert import_folders(tmp_path, tmp_path / "python") == expected
+
+
+def test_the_variables_of_a_side(checkouts, tmp_path):
+    (checkouts.base.checkout / "src").mkdir()
+    given = {
+        "PYTHONPATH": os.pathsep.join(["", str(checkouts.original / "pkg"), str(checkouts.original / "new"), "/else"]),
+        "PATH": "/bin",
+        "PYTHONHOME": "/home",
+    }
+    base = checkouts.base.checkout
+    found = variables_of(checkouts.base, checkouts, given)
+    assert found["PYTHONPATH"].split(os.pathsep) == [
+        *(str(base), str(base / "src")),
+        *(str(base / "pkg"), str(checkouts.original / "new"), "/else"),
+    ]
+    assert (found["PATH"], found["PYTHONHOME"]) == ("/bin", "/home")
+    assert found["GIT_CEILING_DIRECTORIES"] == str(base.parent)
+    other = variables_of(checkouts.head, checkouts, given)
+    assert found["TORCH_EXTENSIONS_DIR"] != other["TORCH_EXTENSIONS_DIR"]
+
+
+def test_the_variables_of_a_side_with_an_environment(checkouts, tmp_path):
+    own = tmp_path / "own"
+    side = dataclasses.replace(checkouts.base, environment=own, python=own / "bin" / "python")
+    found = variables_of(side, checkouts, {"PATH": "/bin", "PYTHONHOME": "/home"})
+    assert found["PATH"].split(os.pathsep) == [str(own / "bin"), str(Path(sys.executable).parent), "/bin"]
+    assert (found["VIRTUAL_ENV"], found["PYTHONPATH"]) == (str(own), "")
+    assert "PYTHONHOME" not in found
+
+
+# An editable install whose finder stands in front of the import path, as some build tools make them.
+EDITABLE = """
+import sys
+from importlib.util import spec_from_file_location
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        files = {{"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.py", "pkg.native": "build/native.py"}}
+        places = ["{root}/pkg"] if name == "pkg" else None
+        if name in files:
+            return spec_from_file_location(name, "{root}/" + files[name], submodule_search_locations=places)
+
+sys.meta_path.insert(0, Finder)
+"""
+EDITABLE_TEST = """
+import sys, time
+sys.path.insert(0, {root!r})
+import alone
+from pkg import core, native
+
+def test_whose():
+    value = 1
+    assert value == 2
+"""
+
+
+def test_own_files_win_over_an_editable_installs_finder_and_a_folder_put_first(tmp_path):
+    original, own, hook = (tmp_path.resolve() / name for name in ("original", "sides/own", "hook"))
+    files = {
+        original: ("pkg/__init__.py", "pkg/core.py", "build/native.py", "alone.py"),
+        own: ("pkg/__init__.py", "pkg/core.py", "alone.py"),
+    }
+    for root, names in files.items():
+        for name in names:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("")
+    (own / "time.py").write_text("raise AssertionError('a builtin module must win')\n")
+    (own / "test_whose.py").write_text(EDITABLE_TEST.format(root=str(original)))
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(EDITABLE.format(root=original))
+    other = tmp_path.resolve() / "sides" / "other"
+    base, head = (Side(name=name, checkout=place, start=place) for name, place in (("base", own), ("head", other)))
+    checkouts = Checkouts(base=base, head=head, original=original, laid_over=(), remarks=())
+    wanted = {"write_to": str(tmp_path / "said"), "roots": [str(own), str(original)], "spare": str(original)}
+    variables = variables_of(base, checkouts, {**os.environ, "PYTHONPATH": str(hook)})
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", witness.__name__, "test_whose.py"]
+    done = subprocess.run(
+        command, cwd=own, env={**variables, witness.VARIABLE: json.dumps(wanted)}, capture_output=True, text=True
+    )
+    statement = json.loads((tmp_path / "said").read_text())
+    modules = {name: file for name, file in statement["modules"].items() if name.startswith(("alone", "pkg"))}
+    assert modules == {
+        "alone": str(own / "alone.py"),
+        "pkg": str(own / "pkg/__init__.py"),
+        "pkg.core": str(own / "pkg/core.py"),
+        "pkg.native": str(original / "build/native.py"),
+    }, done.stdout
+    assert statement["failed"] == {"test_whose.py::test_whose": "assert 1 == 2"}, "pytest has rewritten the assertion"
+    assert {"pytest", "_pytest"} <= statement["modules"].keys()
+    assert not {"json", "time", "__main__"} & statement["modules"].keys()
+    check_imports(base, statement["modules"], checkouts)
+    assert shared_files(statement["modules"], checkouts) == ("build/native.py",)
+
+
+def test_what_is_installed_for_one_side_wins_over_the_folder_that_pytest_starts_in(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), "/first", "/second"])
+    witness.let_installed_win(str(tmp_path / "else"))
+    assert sys.path == [str(tmp_path), "/first", "/second"]
+    witness.let_installed_win(str(tmp_path))
+    assert sys.path == ["/first", "/second", str(tmp_path)]
 
 
 def test_the_witness_sees_files_below_its_roots_and_wakes_nobody(tmp_path, monkeypatch):

@@ -1,196 +1,288 @@
-"""Rounds: what is drawn, who goes first, and which sessions are compared."""
+"""Rounds: what is drawn, which tests are in the next one, and when there are no more."""
 
-import contextlib
-import os
-import sys
-import time
-from pathlib import Path
+import math
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_records import sample_measurement, sample_session
 
+from pytest_stepprof.ab import rounds as rounds_module
 from pytest_stepprof.ab.checkouts import Checkouts, Side
-from pytest_stepprof.ab.process import SideFailedError, run_process
-from pytest_stepprof.ab.rounds import Round, RoundPlan, draw_rounds, run_rounds
-from pytest_stepprof.ab.sessions import comparable_rounds
-from pytest_stepprof.ab.side import SideRun
-from pytest_stepprof.record.environment import Commit
-from pytest_stepprof.store.directory import Store
+from pytest_stepprof.ab.rounds import RoundPlan, RoundsRequest, draw_rounds, run_rounds
+from pytest_stepprof.record.lockstep import LockstepRound, TestRound, VisitPlan
+from pytest_stepprof.record.settings import JudgeSettings
 
 changed = msgspec.structs.replace
-NODE = "test_training.py::test_step[4]"
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32))
 def test_of_every_two_rounds_base_is_first_in_one(count, seed):
-    plans = draw_rounds(count, seed)
+    plans = draw_rounds(count, seed, cpus=(0, 1, 4))
     assert [plan.number for plan in plans] == list(range(1, count + 1))
     firsts = [plan.base_first for plan in plans]
     assert all(first != second for first, second in zip(firsts[::2], firsts[1::2], strict=False))
-    assert all(1 <= plan.hash_seed < 2**32 for plan in plans)
-    assert plans == draw_rounds(count, seed)
+    assert all(1 <= plan.hash_seed < 2**32 and 0 <= plan.seed < 2**32 for plan in plans)
+    assert all(sorted(plan.cpus) == [0, 1, 4] for plan in plans)
+    assert plans == draw_rounds(count, seed, cpus=(0, 1, 4)) == draw_rounds(count + 3, seed, cpus=(0, 1, 4))[:count]
 
 
-def test_both_orders_are_drawn():
-    assert {draw_rounds(1, seed)[0].base_first for seed in range(20)} == {True, False}
+def test_everything_is_drawn():
+    plans = [draw_rounds(2, seed, cpus=(0, 1)) for seed in range(20)]
+    assert {plan[0].base_first for plan in plans} == {True, False}
+    assert {plan[0].cpus for plan in plans} == {(0, 1), (1, 0)}
+    for seeds in ("seed", "hash_seed"):
+        assert len({getattr(plan, seeds) for both in plans for plan in both}) == 40
 
 
 @pytest.fixture
-def checkouts(tmp_path):
+def request_for(tmp_path):
     sides = {name: Side(name=name, checkout=tmp_path / name, start=tmp_path / name) for name in ("base", "head")}
-    return Checkouts(original=tmp_path / "original", laid_over=(), remarks=(), **sides)
+    checkouts = Checkouts(original=tmp_path / "original", laid_over=(), remarks=(), **sides)
+
+    def make(keys=("a", "b"), **changes):
+        given = {"budget_s": 1000.0, "most_rounds": 15, "seed": 3, "limit_s": 9.0} | changes
+        return RoundsRequest(
+            checkouts=checkouts,
+            pytest_arguments=("-x",),
+            folder=tmp_path / "rounds",
+            keys=keys,
+            judges=dict.fromkeys(keys, JudgeSettings()),
+            **given,
+        )
+
+    return make
 
 
-def side_run(session=None, failed=None, skipped=None):
-    return SideRun(
-        session=session,
-        store=Store(Path("nowhere")),
-        failed=failed or {},
-        skipped=skipped or {},
-        modules={},
-        duration_s=1.5,
-    )
+def value(key, log_ratio=0.0):
+    return TestRound(key=key, node_id=f"node {key}", base_median_ns=1e6, head_median_ns=1e6 * math.exp(log_ratio))
 
 
-def run_all(checkouts, plans, run):
-    lines = []
-    rounds = run_rounds(
-        checkouts, plans, folder=Path("kept"), pytest_arguments=["-x"], limit_s=9.0, tell=lines.append, run=run
-    )
-    return rounds, lines
+def problem(key, why, side, outcome="failed"):
+    return TestRound(key=key, node_id=f"node {key}", problem=why, problem_side=side, problem_outcome=outcome)
 
 
-def test_the_sides_take_turns_in_the_order_drawn(checkouts):
-    asked = []
+class Rounds:
+    """Rounds that were not run: each takes ``duration_s`` of a clock of its own. ``said`` gives a test's record."""
 
-    def run(request):
-        asked.append(request)
-        return side_run(sample_session())
+    def __init__(self, said=lambda key, number: value(key), duration_s=10.0, remarks=()):
+        self.said, self.duration_s, self.remarks = said, duration_s, remarks
+        self.now_s = 100.0
+        self.asked: list[tuple[str, ...]] = []
+        self.plans: list[RoundPlan] = []
+        self.requests: list[RoundsRequest] = []
+        self.lines: list[str] = []
+        self.lives: list[str] = []
 
-    plans = [RoundPlan(number=1, base_first=False, hash_seed=7), RoundPlan(number=2, base_first=True, hash_seed=8)]
-    rounds, lines = run_all(checkouts, plans, run)
-    assert [(request.side.name, request.hash_seed, request.folder.as_posix()) for request in asked] == [
-        ("head", 7, "kept/round-01/head"),
-        ("base", 7, "kept/round-01/base"),
-        ("base", 8, "kept/round-02/base"),
-        ("head", 8, "kept/round-02/head"),
-    ]
-    assert {(*request.pytest_arguments, request.limit_s) for request in asked} == {("-x", 9.0)}
-    assert [done.plan for done in rounds] == plans
-    assert lines == [
-        "round 1 of 2: head 1.5 s (1 measured), then base 1.5 s (1 measured)",
-        "round 2 of 2: base 1.5 s (1 measured), then head 1.5 s (1 measured)",
-    ]
+    def __call__(self, request, plan, keys, live):
+        live("something")
+        self.requests.append(request)
+        self.plans.append(plan)
+        self.asked.append(tuple(keys))
+        self.now_s += self.duration_s
+        return LockstepRound(
+            number=plan.number,
+            hash_seed=plan.hash_seed,
+            seed=plan.seed,
+            base_first=plan.base_first,
+            started_at_unix_ns=1,
+            duration_s=self.duration_s,
+            cpus=None,
+            tests=tuple(self.said(key, plan.number) for key in keys),
+            remarks=self.remarks,
+        )
 
-
-@pytest.mark.parametrize("silent", ["base", "head"])
-def test_there_is_no_second_round_when_a_side_measured_nothing(checkouts, silent):
-    plans = draw_rounds(5, 1)
-    rounds, lines = run_all(
-        checkouts,
-        plans,
-        lambda request: side_run() if request.side.name == silent else side_run(sample_session()),
-    )
-    assert len(rounds) == len(lines) == 1
-
-
-def rounds_of(*pairs):
-    return tuple(
-        Round(plan=RoundPlan(number=number, base_first=True, hash_seed=1), base=base, head=head)
-        for number, (base, head) in enumerate(pairs, start=1)
-    )
+    def run(self, request):
+        return run_rounds(
+            request, tell=self.lines.append, live=self.lives.append, one_round=self, clock_s=lambda: self.now_s
+        )
 
 
-def comparable(*pairs):
-    commit = Commit(revision="b" * 40, branch=None, changes_digest=None, untracked_files=None, note=None)
-    return comparable_rounds(rounds_of(*pairs), base_commit=commit, head_commit=changed(commit, revision="h" * 40))
+def noisy(key, number):
+    """So much noise that nothing is decided."""
+    return value(key, 0.3 * (-1) ** number)
 
 
-def test_sessions_get_the_commits_that_their_folders_do_not_know():
-    run = side_run(sample_session())
-    found = comparable((run, run), (run, run))
-    assert [session.commit.revision for session in (*found.base, *found.head)] == ["b" * 40] * 2 + ["h" * 40] * 2
-    assert found.numbers == (1, 2)
+def test_a_test_that_is_decided_leaves_and_when_all_are_the_rounds_end(request_for):
+    rounds = Rounds(lambda key, number: value(key, 0.001 * number) if key == "a" else noisy(key, number))
+    found = rounds.run(request_for())
+    assert rounds.asked == [("a", "b")] * 5 + [("b",)] * 10
+    assert found.stopped_because == "15 rounds are done (--max-rounds)"
+    assert [done.number for done in found.rounds] == list(range(1, 16))
+
+    rounds = Rounds()
+    assert rounds.run(request_for()).stopped_because == "every test is decided"
+    assert len(rounds.asked) == 5
 
 
-def test_a_test_that_failed_is_not_among_the_measured():
-    passed, failed = side_run(sample_session()), side_run(sample_session(), failed={NODE: "ValueError: no"})
-    found = comparable((passed, passed), (failed, failed))
-    assert [len(session.measurements) for session in (*found.base, *found.head)] == [1, 0, 1, 0]
-    assert found.broken == {NODE: "in round 2: ValueError: no"}
-    assert found.remarks == (f"base failed in round 2, which does not count for this test: {NODE}: ValueError: no",)
-    assert comparable((failed, passed)).unavailable == {NODE: "ValueError: no"}
+def test_the_first_rounds_alone_decide_nothing(request_for):
+    rounds = Rounds()
+    found = rounds.run(request_for(most_rounds=4))
+    assert (len(found.rounds), found.stopped_because) == (4, "4 rounds are done (--max-rounds)")
+
+
+def test_the_plans_are_those_that_the_seed_draws(request_for, monkeypatch):
+    monkeypatch.setattr(rounds_module, "usable_cpus", lambda: (0, 7))
+    rounds = Rounds()
+    rounds.run(request_for(seed=11))
+    assert rounds.plans == list(draw_rounds(15, 11, (0, 7))[:5])
+    rounds = Rounds()
+    rounds.run(request_for(seed=11, cpus=(2, 3)))
+    assert rounds.plans == list(draw_rounds(15, 11, (2, 3))[:5])
+    monkeypatch.setattr(rounds_module, "usable_cpus", lambda: None)
+    rounds = Rounds()
+    rounds.run(request_for(seed=11))
+    assert {plan.cpus for plan in rounds.plans} == {()}
 
 
 @pytest.mark.parametrize(
-    ("base", "why"),
-    [
-        ({"failed": {"test_training.py": "ImportError: no pkg"}}, "ImportError: no pkg"),
-        ({"skipped": {NODE: "no GPU"}}, "no GPU"),
-        ({"failed": {"test_other.py": "ImportError"}}, None),
-    ],
+    ("budget_s", "rounds_done", "left"),
+    [(1.0, 1, "0 s were left"), (10.0, 1, "0 s were left"), (29.9, 2, "10 s were left"), (30.0, 3, "0 s were left")],
 )
-def test_why_base_has_no_such_test_is_looked_for_at_the_test_and_at_its_file(base, why):
-    found = comparable((side_run(**base), side_run(sample_session())))
-    assert found.unavailable == ({} if why is None else {NODE: why})
-    assert found.base[0].measurements == ()
+def test_a_round_that_would_not_fit_into_the_budget_is_not_begun(request_for, budget_s, rounds_done, left):
+    found = Rounds(noisy).run(request_for(budget_s=budget_s))
+    assert len(found.rounds) == rounds_done
+    assert f"the budget of {budget_s:g} s is spent: another round takes about 10 s, {left}" in found.stopped_because
+    assert "--budget" in found.stopped_because
 
 
-def test_without_a_session_of_head_nothing_is_compared():
-    found = comparable((side_run(sample_session()), side_run(failed={NODE: "no"})))
-    assert (found.head, found.broken) == ((), {NODE: "no"})
+def test_a_round_with_fewer_tests_is_expected_to_be_shorter(request_for):
+    """Whole processes: 10 s for two tests, so 7.5 s for one, if half of it was for starting."""
+    rounds = Rounds(lambda key, number: value(key) if key == "a" else noisy(key, number))
+    assert len(rounds.run(request_for(budget_s=57.0)).rounds) == 5
+    rounds = Rounds(lambda key, number: value(key) if key == "a" else noisy(key, number))
+    found = rounds.run(request_for(budget_s=58.0))
+    assert rounds.asked[5:] == [("b",)]
+    assert len(found.rounds) == 6
 
 
-def test_a_later_round_without_a_session_is_left_out():
-    run = side_run(sample_session(measurements=(sample_measurement(),)))
-    assert comparable((run, run), (side_run(), run), (run, side_run()), (run, run)).numbers == (1, 4)
+def test_what_fails_on_head_leaves_and_what_fails_on_base_has_a_second_try(request_for):
+    def said(key, number):
+        failing = {"a": "head", "b": "base"}
+        if key in failing and number >= 2:
+            return problem(key, f"{failing[key]} failed it: no", failing[key])
+        return noisy(key, number)
+
+    rounds = Rounds(said)
+    rounds.run(request_for(keys=("a", "b", "c"), most_rounds=4))
+    assert rounds.asked == [("a", "b", "c"), ("a", "b", "c"), ("b", "c"), ("c",)]
+    assert rounds.lines == [
+        "round 1 of at most 4: 10.0 s, 3 of 3 tests measured",
+        "round 2 of at most 4: 10.0 s, 1 of 3 tests measured",
+        "node a: head failed it: no",
+        "node b: base failed it: no",
+        "round 3 of at most 4: 10.0 s, 1 of 2 tests measured",
+        "node b: base failed it: no",
+        "round 4 of at most 4: 10.0 s, 1 of 1 tests measured",
+    ]
 
 
-def python(tmp_path, program, *, limit_s=30.0):
-    return run_process(
-        [sys.executable, "-c", program],
-        folder=tmp_path,
-        environment=dict(os.environ),
-        log=tmp_path / "log",
-        limit_s=limit_s,
-    )
+def test_a_test_that_fails_once_on_base_may_stay(request_for):
+    rounds = Rounds(lambda key, number: problem(key, "flaky", "base") if number == 2 else value(key))
+    found = rounds.run(request_for(keys=("a",)))
+    assert len(found.rounds) == 6, "five rounds have a value"
 
 
-def test_a_process_leaves_its_status_and_both_outputs(tmp_path):
-    found = python(tmp_path, "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(7)")
-    assert (found.exit_status, found.last_lines()) == (7, "  out\n  err")
+def test_a_test_that_takes_a_process_with_it_leaves_at_once_and_the_others_stay(request_for):
+    why = "base's process was ended because it did nothing for 9 s (--timeout gives more)"
+
+    def said(key, number):
+        if number == 1:
+            return problem(key, why, "base" if key == "a" else None, "process")
+        return value(key)
+
+    rounds = Rounds(said)
+    rounds.remarks = (why,)
+    found = rounds.run(request_for())
+    assert rounds.asked == [("a", "b")] + [("b",)] * 5
+    assert found.stopped_because == "every test is decided, or failed (1 of 2)"
+    assert rounds.lines.count(why) == 1
 
 
-def test_only_the_end_of_a_long_output_is_told(tmp_path):
-    assert python(tmp_path, "print(*range(100), sep='\\n')").last_lines().split() == [str(n) for n in range(70, 100)]
+def test_nothing_goes_on_when_two_rounds_in_a_row_fail_as_a_whole(request_for):
+    rounds = Rounds(lambda key, number: problem(key, "head's process ended (exit status 3)", None))
+    rounds.remarks = ("head's process ended (exit status 3)",)
+    found = rounds.run(request_for())
+    assert rounds.asked == [("a", "b")] * 2
+    assert found.stopped_because == "2 rounds in a row failed as a whole: head's process ended (exit status 3)"
+    assert rounds.lines.count("head's process ended (exit status 3)") == 1
 
 
-def test_a_process_that_takes_too_long_is_ended_with_its_children(tmp_path):
-    program = (
-        "import pathlib, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "pathlib.Path('child').write_text(str(child.pid)); print('waiting', flush=True); time.sleep(60)\n"
-    )
-    with pytest.raises(SideFailedError, match=r"ended after 4 s: .*--timeout[\s\S]*waiting"):
-        python(tmp_path, program, limit_s=4.0)
-    assert not alive(int((tmp_path / "child").read_text()))
+def test_one_round_that_fails_as_a_whole_is_tried_again(request_for):
+    rounds = Rounds(lambda key, number: problem(key, "died", None) if number == 1 else value(key))
+    assert len(rounds.run(request_for()).rounds) == 6
 
 
-def alive(process_id):
-    """Whether a process still runs; one that nobody has collected yet does not."""
-    for _ in range(100):
-        status = ""
-        with contextlib.suppress(OSError):
-            status = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
-        if status in ("", "Z", "X"):
-            return False
-        time.sleep(0.05)
-    return True
+def test_when_every_test_fails_there_is_no_further_round(request_for):
+    found = Rounds(lambda key, number: problem(key, "no", "head")).run(request_for())
+    assert (len(found.rounds), found.stopped_because) == (1, "every test is decided, or failed (2 of 2)")
 
 
-def test_a_program_that_is_not_there(tmp_path):
-    with pytest.raises(SideFailedError, match="cannot start"):
-        run_process([str(tmp_path / "none")], folder=tmp_path, environment={}, log=tmp_path / "log", limit_s=1.0)
+def test_the_level_is_shared_by_all_tests_that_began(request_for, monkeypatch):
+    asked = []
+
+    def decide(tests, *, shared_by, ended, looks):
+        asked.append((sorted(tests), shared_by, ended, looks))
+        return {}
+
+    monkeypatch.setattr("pytest_stepprof.analysis.suite_decision.decide", decide)
+    rounds = Rounds(lambda key, number: problem(key, "no", "head") if key == "a" else value(key))
+    rounds.run(request_for(most_rounds=3))
+    assert asked[0] == (["b"], 2, False, (5,))
+
+
+def test_rounds_know_node_ids_and_have_a_guardian_and_live_lines_say_which_round(request_for):
+    rounds = Rounds()
+    rounds.run(request_for(node_ids={"a": "given"}))
+    assert [request.node_ids for request in rounds.requests[:2]] == [
+        {"a": "given"},
+        {"a": "given", "b": "node b"},
+    ]
+    assert all(request.guardian is not None for request in rounds.requests)
+    assert rounds.lives[:2] == ["round 1 of at most 15: something", "round 2 of at most 15: something"]
+
+
+@pytest.mark.parametrize(("outcome", "tries"), [("process", 1), ("memory", 1), ("failed", 2), ("skipped", 2)])
+def test_how_it_broke_says_whether_base_has_a_second_try(request_for, outcome, tries):
+    rounds = Rounds(lambda key, number: problem(key, "some words", "base", outcome))
+    assert len(rounds.run(request_for(keys=("a",))).rounds) == tries
+
+
+def test_visits_that_took_less_than_planned_leave_no_round_without_time(request_for):
+    """The plans of what left are longer than the round was: the next one takes some time all the same."""
+
+    def said(key, number):
+        plan = VisitPlan(
+            steps_per_sample=1,
+            samples_per_visit=1,
+            rewarming_samples=0,
+            warmup_steps=1,
+            sets=1,
+            blocks=(),
+            planned_s=50.0,
+        )
+        return changed(problem(key, "no", "head"), plan=plan) if key == "a" else noisy(key, number)
+
+    assert len(Rounds(said).run(request_for(budget_s=11.9)).rounds) == 1
+    assert len(Rounds(said).run(request_for(budget_s=12.0)).rounds) == 2
+
+
+def test_each_round_is_kept_before_the_next_one_begins(request_for):
+    kept = []
+    rounds = Rounds()
+
+    def one_round(*arguments):
+        assert len(kept) == len(rounds.asked)
+        return rounds(*arguments)
+
+    found = run_rounds(request_for(), tell=lambda _: None, live=lambda _: None, keep=kept.append, one_round=one_round)
+    assert tuple(kept) == found.rounds
+
+
+def test_an_interrupt_goes_through(request_for):
+    class Interrupted(Rounds):
+        def __call__(self, *arguments):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted().run(request_for())
