@@ -34,6 +34,8 @@ from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import GateMode, JudgeSettings
 
+_SAME_CONDITIONS = "measure both sides under the same conditions."
+
 
 def newest(baseline_sessions: Sequence[Session], key: str) -> tuple[Session, Measurement] | None:
     """Return the newest session that measured the test ``key``, and what it measured; sessions come oldest first."""
@@ -106,6 +108,7 @@ def compare_test(
     baseline: str,
     time: TimeComparison | None = None,
     accept_results: bool = False,
+    side_by_side: bool = False,
 ) -> TestComparison:
     """Judge one test against its baseline.
 
@@ -121,18 +124,21 @@ def compare_test(
 
     A caller that has more than one session of each side gives ``time``; without it, two sessions' medians are compared.
     With ``accept_results`` neither another result nor a lost quality fails: the person has asked to accept it.
+    ``side_by_side`` says that both were measured here and now: other software is then a part of what is compared.
     """
     if before is None:
         text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
         return _without_gates(now, "no baseline", (reason("conditions", "decides", text),))
-    pair = _Pair(before, now, before_environment, now_environment)
+    pair = _Pair(before, now, before_environment, now_environment, side_by_side)
+    save_another = f"measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
+    remedy = _SAME_CONDITIONS if side_by_side else save_another
     quality = compare_quality(before.quality, now.quality)
     conditions = other_conditions(before, now, quality_decides=quality.decides)
     if conditions:
-        return _not_comparable(now, (*conditions, *pair.of_time), quality, judge.outputs, baseline)
+        return _not_comparable(now, (*conditions, *pair.of_time), quality, judge.outputs, remedy)
     results = judge_results(before, now, outputs, quality, judge.outputs, accept=accept_results)
     time = time or _time_between(before, now, judge, tests_sharing_level)
-    return _judged_by_gates(pair, results, outputs, time, judge, baseline)
+    return _judged_by_gates(pair, results, outputs, time, judge, remedy)
 
 
 class _Pair(NamedTuple):
@@ -142,11 +148,23 @@ class _Pair(NamedTuple):
     now: Measurement
     before_environment: Environment | None
     now_environment: Environment
+    side_by_side: bool
 
     @property
     def of_time(self) -> tuple[str, ...]:
         """The conditions that differ and forbid to compare times, though not results."""
         return other_conditions_of_time(self.before.scenario, self.now.scenario)
+
+    def obstacle_to_time(self) -> str | None:
+        """Say why times could not be compared whatever the results are, or return ``None``."""
+        if self.of_time:
+            return "it was measured under other conditions"
+        if self.side_by_side:
+            return None
+        if self.before_environment is None:
+            return "it is not known where the baseline was measured"
+        facts = other_machine(self.before_environment, self.now_environment)
+        return f"the baseline was measured elsewhere ({'; '.join(facts)})" if facts else None
 
     def work(self, judge: JudgeSettings, *, altered: bool) -> Work:
         """Judge what both windows counted."""
@@ -167,12 +185,12 @@ def _judged_by_gates(
     outputs: OutputComparison | None,
     time: TimeComparison,
     judge: JudgeSettings,
-    baseline: str,
+    remedy: str,
 ) -> TestComparison:
     """Put together what all gates say of two measurements whose results may be compared."""
     work = pair.work(judge, altered=results.altered)
     of_time = pair.of_time
-    obstacle = _obstacle_to_time(pair.before_environment, pair.now_environment, of_time) or results.obstacle
+    obstacle = pair.obstacle_to_time() or results.obstacle
     if obstacle is not None:
         time = msgspec.structs.replace(time, verdict="not comparable")
     others_failed = results.failed or work.failed
@@ -181,7 +199,7 @@ def _judged_by_gates(
     judged: dict[Gate, Judged] = {
         "outputs": results.outputs,
         "quality": results.quality,
-        "conditions": _judge_conditions(of_time, permitted, baseline, others_failed=others_failed),
+        "conditions": _judge_conditions(of_time, permitted, remedy, others_failed=others_failed),
         "counters": work.counters,
         "memory": work.memory,
         "time": _judge_time(time, medians, judge, obstacle, decides=not (others_failed or of_time)),
@@ -202,10 +220,10 @@ def _judged_by_gates(
 
 
 def _not_comparable(
-    now: Measurement, conditions: Sequence[str], quality: Quality, outputs_mode: GateMode, baseline: str
+    now: Measurement, conditions: Sequence[str], quality: Quality, outputs_mode: GateMode, remedy: str
 ) -> TestComparison:
     """Name the conditions, and why quality does not decide if it was declared: it might have permitted them."""
-    told = _told("Nothing is compared", tuple(dict.fromkeys(conditions)), "decides", baseline)
+    told = _told("Nothing is compared", tuple(dict.fromkeys(conditions)), "decides", remedy)
     if OTHER_WEIGHTS in conditions:
         told += (reason("conditions", "informs", REMEDY_FOR_OTHER_WEIGHTS),)
     undeclared = judge_quality(quality, outputs_mode).reasons if quality.obstacles else ()
@@ -236,14 +254,13 @@ def _without_gates(now: Measurement, verdict: Verdict, reasons: tuple[Reason, ..
     )
 
 
-def _told(what: str, conditions: Sequence[str], weight: Weight, baseline: str) -> tuple[Reason, ...]:
-    remedy = f"{what}: measure as baseline '{baseline}' did, or save a new one with --stepprof-save."
+def _told(what: str, conditions: Sequence[str], weight: Weight, remedy: str) -> tuple[Reason, ...]:
     named = (reason("conditions", weight, text) for text in conditions)
-    return (*named, reason("conditions", "informs", remedy))
+    return (*named, reason("conditions", "informs", f"{what}: {remedy}"))
 
 
 def _judge_conditions(
-    of_time: Sequence[str], up_to_quality: Sequence[str], baseline: str, *, others_failed: bool
+    of_time: Sequence[str], up_to_quality: Sequence[str], remedy: str, *, others_failed: bool
 ) -> Judged:
     """Name what quality was declared to judge, and what forbids to compare times and counters though not outputs."""
     permitted = tuple(reason("conditions", "informs", text) for text in up_to_quality)
@@ -252,17 +269,7 @@ def _judge_conditions(
     if not of_time:
         return Judged(permitted, False)
     weight: Weight = "informs" if others_failed else "decides"
-    return Judged((*permitted, *_told("Only the outputs are compared", of_time, weight, baseline)), False)
-
-
-def _obstacle_to_time(before: Environment | None, now: Environment, of_time: Sequence[str]) -> str | None:
-    """Say why times could not be compared whatever the results are, or return ``None``."""
-    if of_time:
-        return "it was measured under other conditions"
-    if before is None:
-        return "it is not known where the baseline was measured"
-    facts = other_machine(before, now)
-    return f"the baseline was measured elsewhere ({'; '.join(facts)})" if facts else None
+    return Judged((*permitted, *_told("Only the outputs are compared", of_time, weight, remedy)), False)
 
 
 def _judge_time(
@@ -270,7 +277,8 @@ def _judge_time(
 ) -> Judged:
     undecided: Weight = "decides" if decides else "informs"
     if obstacle is not None:
-        return Judged((reason("time", undecided, f"Time is not judged, because {obstacle}: {medians} now."),), False)
+        shown = "" if time.rounds == 0 else f": {medians} now"  # what was only checked has no time worth showing
+        return Judged((reason("time", undecided, f"Time is not judged, because {obstacle}{shown}."),), False)
     text = f"{_claim(time, judge)}: {medians} now, {format_ratio(time.ratio)}; {_precision(time, judge)}."
     if time.verdict != "regressed":
         return Judged((reason("time", undecided, text),), False)
@@ -302,12 +310,14 @@ def _claim(time: TimeComparison, judge: JudgeSettings) -> str:
 
 
 def _precision(time: TimeComparison, judge: JudgeSettings) -> str:
-    """The interval of the ratio, what could have been seen, and at which level."""
+    """The interval of the ratio, what could have been seen, and at which level: of each end where they differ."""
     sharing = time.tests_sharing_level
-    level = f"level {_percent(time.level_per_test)}" + (
-        f", {_percent(judge.level)} shared by {sharing} tests" if sharing > 1 else ""
-    )
-    interval = f"the ratio of times lies between {time.ratio_lower:.3g} and {time.ratio_upper:.3g}"
+    shared = f", {_percent(judge.level)} shared by {sharing} tests" if sharing > 1 else ""
+    level = f"level {_percent(time.level_per_test)}{shared}"
+    if time.level_upper is not None and time.level_upper != time.level_per_test:
+        level = f"level {_percent(time.level_per_test)} below{shared}, {_percent(time.level_upper)} above"
+    digits = 4 if time.ratio_upper < 1.1 * time.ratio_lower else 3
+    interval = f"the ratio of times lies between {time.ratio_lower:.{digits}g} and {time.ratio_upper:.{digits}g}"
     return f"{interval}, {format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})"
 
 

@@ -15,6 +15,8 @@ _DIGITS = 3
 LARGEST_VISIBLE = 20
 """Factor of a slowdown beyond which a comparison is called blind."""
 
+_IN_PERCENT = 1.2
+
 
 def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
     """Write ``ns`` per step in ``unit``, with three significant digits or more and never an exponent.
@@ -32,12 +34,14 @@ def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
 
 
 def format_visible(ratio: float) -> str:
-    """Say which slowdown a comparison could have seen; beyond a factor of 20 the number says no more than that."""
-    return (
-        f"could have seen {ratio:.2f}x slower"
-        if ratio <= LARGEST_VISIBLE
-        else f"blind to anything below {LARGEST_VISIBLE}x"
-    )
+    """Say which slowdown a comparison could have seen; beyond a factor of 20 the number says no more than that.
+
+    A small one is given in percent: of ``1.03x``, a third would be rounding.
+    """
+    if ratio > LARGEST_VISIBLE:
+        return f"blind to anything below {LARGEST_VISIBLE}x"
+    size = f"{100 * (ratio - 1):.2g} %" if ratio < _IN_PERCENT else f"{ratio:.2f}x"
+    return f"could have seen {size} slower"
 
 
 def format_ratio(ratio: float) -> str:

@@ -97,7 +97,8 @@ def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | 
     """Both medians, the ratio with its interval, and what this comparison could have seen."""
     before = time_text(time.before_ns, unit, samples_per_step)
     after = time_text(time.after_ns, unit, samples_per_step)
-    level = f"level {time.level_per_test:.2g} per test, {counted(time.tests_sharing_level, 'test')} sharing it"
+    above = "" if time.level_upper in (None, time.level_per_test) else f" below, {time.level_upper:.2g} above"
+    level = f"level {time.level_per_test:.2g}{above} per test, {counted(time.tests_sharing_level, 'test')} sharing it"
     return (
         f"median {before} before, {after} now: {ratio_text(time.ratio)}, {interval_text(time)}",
         f"{format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})",
@@ -106,7 +107,8 @@ def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | 
 
 def interval_text(time: TimeComparison) -> str:
     """The interval of the ratio with its coverage; the ratio is after / before, above 1 is slower."""
-    coverage = f"{100 * (1 - 2 * time.level_per_test):.4g} %"
+    level_upper = time.level_per_test if time.level_upper is None else time.level_upper
+    coverage = f"{100 * (1 - time.level_per_test - level_upper):.4g} %"
     return f"{coverage} interval {ratio_text(time.ratio_lower)} to {ratio_text(time.ratio_upper)}"
 
 

@@ -1,0 +1,46 @@
+"""The rounds behind a comparison of two sides, as tables: each round's value, and what has to be zero."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+from pytest_stepprof.report.document import Alignment, Block, Bullets, Heading, Paragraph, Table, Text
+
+_ABOUT = (
+    "Natural logarithms of head / base, one value per round of fresh processes. Above 0 head is slower; 0.01 is about "
+    "1 %. Their mean and spread (standard deviation) give the interval."
+)
+
+
+def round_blocks(
+    values: Mapping[str, Mapping[int, float]], controls: Mapping[str, Sequence[str]], outliers: Mapping[str, str]
+) -> tuple[Block, ...]:
+    """Show each test's log-ratio by round, then what its null controls say, then which samples lie far from the others.
+
+    Tests are given by the name to show.
+
+    Without any value there is nothing to show.
+    """
+    if not values:
+        return ()
+    rounds = sorted({number for of in values.values() for number in of})
+    said = tuple(Text(f"{test}: {sentence}") for test, sentences in controls.items() for sentence in sentences)
+    null = (Heading(Text("What has to be zero"), level=2), Bullets(said)) if said else ()
+    far = tuple(Text(f"{test}: {counts}") for test, counts in outliers.items())
+    labelled = (
+        (Heading(Text("Outliers (beyond Tukey's fences; all of them are used)"), level=2), Bullets(far)) if far else ()
+    )
+    return Heading(Text("Rounds")), Paragraph(Text(_ABOUT)), _table(values, rounds), *null, *labelled
+
+
+def _table(values: Mapping[str, Mapping[int, float]], rounds: Sequence[int]) -> Table:
+    numbers: tuple[Alignment, ...] = ("right",)
+    headers = ("test", "mean", "spread", *map(str, rounds))
+    rows = tuple(_row(test, of, rounds) for test, of in values.items())
+    return Table(headers=headers, rows=rows, alignments=("left", *numbers * (len(headers) - 1)))
+
+
+def _row(test: str, values: Mapping[int, float], rounds: Sequence[int]) -> tuple[Text, ...]:
+    known = list(values.values())
+    spread = f"{stdev(known):.4f}" if len(known) > 1 else "-"
+    cells = (f"{values[number]:+.4f}" if number in values else "-" for number in rounds)
+    return (Text(test, literal=True), *map(Text, (f"{fmean(known):+.4f}", spread, *cells)))

@@ -1,0 +1,268 @@
+"""Base against head: which tests share the level, where a verdict comes from, and what is said where there is none."""
+
+import math
+
+import msgspec
+import pytest
+from ab_records import DIFFER, EQUAL, KEY, ab_record, around, checked, measured, rounds, session, times
+from lockstep_rounds import lockstep_round, round_of_test
+
+from pytest_stepprof.analysis.looks import looks_until
+from pytest_stepprof.analysis.sides import judge_sides, side_name, timed_tests
+from pytest_stepprof.record.lockstep import NamedCommit, TestRound
+from pytest_stepprof.record.settings import JudgeSettings
+
+changed = msgspec.structs.replace
+SLOWER = (1.07, 1.071, 1.069, 1.07, 1.0705, 1.0695, 1.07, 1.071)
+SAME = (1.001, 0.999, 1.0, 1.0005, 0.9995)
+BOTH = checked(session(measured()), session(measured()))
+
+
+def one(record, sides=BOTH):
+    """The only test's verdict."""
+    (test,) = judge_sides(sides, record).comparison.tests
+    return test
+
+
+def said(test, gate="time"):
+    return [reason.text for reason in test.reasons if reason.gate == gate]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict", "gates", "text"),
+    [
+        (
+            SLOWER,
+            "regressed",
+            ("time",),
+            "Slower by more than the tolerance of 1 %: 1.000 ms/step before, 1.07",
+        ),
+        ([1 / ratio for ratio in SLOWER], "improved", (), "Faster by more than the tolerance of 1 %"),
+        (SAME, "not regressed", (), "No slowdown above 5 %"),
+        (around(1.0, 0.2, 15), "inconclusive", (), "Neither a slowdown above 1 % nor its absence shows"),
+        (SLOWER[:4], "inconclusive", (), "not enough rounds for a verdict (4 of at least 5)"),
+    ],
+)
+def test_time_comes_from_the_rounds(ratios, verdict, gates, text):
+    test = one(ab_record(rounds=rounds({KEY: ratios})))
+    assert (test.verdict, test.failed_gates) == (verdict, gates)
+    assert text in " ".join(said(test))
+
+
+def test_times_have_the_ratio_that_the_rounds_gave_between_them():
+    test = one(ab_record(rounds=rounds({KEY: SLOWER})))
+    assert test.time.rounds == 5
+    assert test.time.after_ns / test.time.before_ns == pytest.approx(test.time.ratio)
+    assert test.time.ratio == pytest.approx(1.07, rel=1e-3)
+    assert test.time.before_ns * test.time.after_ns == pytest.approx(1e6 * 1.07e6, rel=1e-3)
+    assert test.time.ratio_lower < test.time.ratio < test.time.ratio_upper
+    assert "t interval over 5 rounds, spread of a round 0." in test.time.noise
+
+
+def test_the_ends_have_levels_of_their_own_and_the_report_says_so():
+    keys = [f"t.py::{name}" for name in "abcdefghij"]
+    both = session(*map(measured, keys))
+    record = ab_record(tests_sharing_level=10, rounds=rounds(dict.fromkeys(keys, SLOWER)))
+    for test in judge_sides(checked(both, both), record).comparison.tests:
+        assert (test.verdict, test.time.rounds) == ("regressed", 8)
+        assert test.time.level_per_test < test.time.level_upper
+        assert "below, 1 % shared by 10 tests" in said(test)[0]
+
+
+def test_outputs_counters_and_conditions_come_from_the_check():
+    window = measured().window
+    more = changed(window, counters=(changed(window.counters[0], name="calls of aten::copy_", per_step=(5, 5)),))
+    less = changed(window, counters=(changed(window.counters[0], name="calls of aten::copy_", per_step=(2, 2)),))
+    sides = checked(session(measured(window=less)), session(measured(window=more)))
+    test = one(ab_record(rounds=rounds({KEY: SAME})), sides)
+    assert (test.verdict, test.failed_gates) == ("regressed", ("counters",))
+    assert test.time.verdict == "not regressed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "outputs", "verdict", "gates", "text"),
+    [
+        ({}, DIFFER, "regressed", ("outputs",), "Time is not judged, because the outputs differ."),
+        ({"start_state_digest": "f" * 64}, EQUAL, "not comparable", (), None),
+        ({"judge": JudgeSettings(time="off")}, EQUAL, "inconclusive", (), "its gate is off (--stepprof-time)"),
+        ({"judge": JudgeSettings(time="off")}, DIFFER, "regressed", ("outputs",), "because the outputs differ."),
+    ],
+    ids=["outputs", "start", "off", "off and outputs"],
+)
+def test_what_is_not_timed_shares_no_level_and_shows_no_time(changes, outputs, verdict, gates, text):
+    sides = checked(session(measured()), session(measured(**changes)), outputs={KEY: outputs})
+    assert timed_tests(sides) == {}
+    test = one(ab_record(), sides)
+    assert (test.verdict, test.failed_gates, test.time) == (verdict, gates, None)
+    assert text is None or text in said(test)[0]
+    assert "ms/step" not in " ".join(reason.text for reason in test.reasons)
+    assert "--stepprof-save" not in " ".join(reason.text for reason in test.reasons)
+
+
+def test_under_conditions_of_another_time_only_outputs_are_compared():
+    scenario = changed(measured().scenario, intra_op_threads=2)
+    sides = checked(session(measured()), session(measured(scenario=scenario)))
+    assert timed_tests(sides) == {}
+    test = one(ab_record(), sides)
+    assert (test.verdict, test.outputs) == ("not comparable", EQUAL)
+    assert "intra op threads: 1 -> 2" in said(test, "conditions")
+    assert "measure both sides under the same conditions" in said(test, "conditions")[-1]
+
+
+def test_other_software_is_a_part_of_what_two_sides_compare():
+    environment = session().environment
+    other = changed(environment, software=environment.software | {"torch": "2.14.0"})
+    sides = checked(session(measured()), session(measured(), environment=other))
+    assert list(timed_tests(sides)) == [KEY]
+    assert one(ab_record(rounds=rounds({KEY: SLOWER})), sides).verdict == "regressed"
+
+
+def test_a_test_is_judged_as_head_stored_it():
+    lenient = JudgeSettings(tolerance=0.5, limit=0.6)
+    sides = checked(session(measured()), session(measured(judge=lenient)))
+    assert timed_tests(sides) == {KEY: lenient}
+    assert one(ab_record(rounds=rounds({KEY: SLOWER})), sides).verdict == "not regressed"
+    warning = checked(session(measured()), session(measured(judge=JudgeSettings(time="warn"))))
+    test = one(ab_record(rounds=rounds({KEY: SLOWER})), warning)
+    assert (test.verdict, test.failed_gates) == ("regressed", ())
+
+
+def test_tests_of_one_side_and_tests_that_broke_share_no_level():
+    base = session(*(measured(f"t.py::{name}") for name in ("a", "old", "b")))
+    head = session(*(measured(f"t.py::{name}") for name in ("a", "new", "late", "b")))
+    sides = checked(
+        base, head, unavailable={"t.py::late": "ImportError: no late"}, broken={"t.py::old": "assert 1 == 2"}
+    )
+    assert list(timed_tests(sides)) == ["t.py::a", "t.py::b"]
+    comparison = judge_sides(sides, ab_record(tests_sharing_level=2)).comparison
+    words = {test.key: (test.verdict, test.reasons[0].text) for test in comparison.tests}
+    assert words["t.py::new"] == ("no baseline", "new: only head has this test")
+    assert words["t.py::late"] == ("not comparable", "base: not available (ImportError: no late)")
+    assert words["t.py::old"] == ("error", "head: assert 1 == 2")
+    assert comparison.missing == ()
+    assert judge_sides(checked(base, head), ab_record()).comparison.missing == ("t.py::old",)
+
+
+@pytest.mark.parametrize(
+    ("problem", "side", "outcome", "verdict"),
+    [
+        ("head failed it: assert 1 == 2", "head", "failed", "error"),
+        ("head's process was ended because it did nothing for 60 s", "head", "process", "error"),
+        ("head failed it: out of memory. With --whole-processes, ...", "head", "memory", "not comparable"),
+        ("head skipped it: no GPU", "head", "skipped", "not comparable"),
+        ("head did not collect it", "head", "lacking", "not comparable"),
+        ("base failed it: assert 1 == 2", "base", "failed", "not comparable"),
+        ("base's process ended", None, "process", "not comparable"),
+    ],
+)
+def test_a_test_that_rounds_could_not_measure_says_why(problem, side, outcome, verdict):
+    spoilt = TestRound(key=KEY, node_id=KEY, problem=problem, problem_side=side, problem_outcome=outcome)
+    test = one(ab_record(rounds=(lockstep_round(1, spoilt),)))
+    assert (test.verdict, test.time, test.failed_gates) == (verdict, None, ())
+    assert f"in round 1, {problem}" in test.reasons[-1].text
+
+
+@pytest.mark.parametrize("ratios", [SLOWER, SAME])
+def test_reads_of_a_side_that_went_on_meanwhile_are_not_comparable(ratios):
+    first, *others = rounds({KEY: ratios})
+    first = changed(first, tests=(changed(first.tests[0], not_stopped=("head",)),))
+    record = ab_record(rounds=(first, *others))
+    reading = measured(scenario=changed(measured().scenario, includes_read=True))
+    test = one(record, checked(session(reading), session(reading)))
+    assert (test.verdict, test.time, test.failed_gates) == ("not comparable", None, ())
+    assert "it includes reads, and processes of head could not be stopped" in said(test)[0]
+    assert one(record).time is not None
+
+
+def test_rounds_that_came_before_a_problem_on_base_still_count():
+    test = one(ab_record(rounds=rounds({KEY: (*around(1.0, 0.08, 6), None)})))
+    assert test.time.rounds == 6
+    assert "Its last round gave no value: in round 7, base failed it: no luck." in said(test)
+
+
+def test_without_any_round_the_reason_of_their_end_is_the_tests():
+    test = one(ab_record(stopped_because="the first round would not fit into 1 s"))
+    assert (test.verdict, test.time) == ("inconclusive", None)
+    assert "the rounds ended because the first round would not fit into 1 s" in said(test)[0]
+
+
+def test_a_level_that_was_shared_stays_shared_by_tests_that_gave_nothing():
+    both = session(measured("t.py::a"), measured("t.py::b"))
+    record = ab_record(tests_sharing_level=2, rounds=rounds({"t.py::a": SLOWER[:5], "t.py::b": [None] * 5}))
+    first, second = judge_sides(checked(both, both), record).comparison.tests
+    assert (first.verdict, second.verdict) == ("inconclusive", "not comparable")
+    assert "can only accept in a suite of 2 tests" in said(first)[0]
+
+
+def test_doubts_about_the_values_are_told_and_change_no_verdict():
+    def second_is_slower(visit, _):
+        """Whoever comes second in a pair of visits takes 4 % longer: no difference between the sides."""
+        return round(1_000_000 * (1.04 if visit.slot % 2 else 1.0) * (1 + 0.0001 * (visit.block % 3)))
+
+    record = ab_record(
+        rounds=tuple(lockstep_round(n, round_of_test(second_is_slower, key=KEY, node_id=KEY)) for n in range(1, 9))
+    )
+    test = one(record)
+    assert test.verdict == "not regressed"
+    warned = [reason for reason in test.reasons if reason.weight == "warns"]
+    assert warned
+    assert all(reason.gate == "time" for reason in warned)
+
+
+def test_remarks_of_rounds_and_unknown_cores_are_told_once():
+    first, *others = rounds({KEY: SAME})
+    visits = tuple(changed(visit, cpus=None) for visit in first.tests[0].visits)
+    moved = (changed(visits[0], cpus=(0,)), changed(visits[1], cpus=(1,)), *visits[2:])
+    first = changed(first, tests=(changed(first.tests[0], visits=moved),), remarks=("head was slow to start",))
+    everywhere = [changed(done, remarks=(*done.remarks, "no core could be chosen")) for done in (first, *others)]
+    remarks = judge_sides(BOTH, ab_record(rounds=tuple(everywhere))).remarks
+    assert "round 1: head was slow to start" in remarks
+    assert "no core could be chosen" in remarks
+    assert any(f"in {len(visits) - 2} of {5 * len(visits)} visits" in remark for remark in remarks)
+    assert f"the sides did not stay on the same cores in {KEY} (round 1)" in remarks
+    assert len(remarks) == 4
+
+
+def test_rounds_that_resemble_the_ones_before_are_reported():
+    keys = [f"t.py::{number}" for number in range(12)]
+    drawn = {}
+    for number, key in enumerate(keys):
+        level, values = 0.0, []
+        for step in around(1.0, 0.02, 15, seed=number):
+            level = 0.9 * level + (step - 1)
+            values.append(math.exp(level))
+        drawn[key] = values
+    both = session(*map(measured, keys))
+    remarks = judge_sides(checked(both, both), ab_record(tests_sharing_level=12, rounds=rounds(drawn))).remarks
+    assert any("autocorrelat" in remark.lower() or "resemble" in remark for remark in remarks), remarks
+
+
+def test_base_is_named_once():
+    record = ab_record()
+    assert side_name(record) == "main (bbbbbbbbbbbb)"
+    assert side_name(changed(record, base=NamedCommit(name="b" * 12, commit=record.base.commit))) == "b" * 12
+
+
+@pytest.mark.parametrize(
+    ("most", "looks"),
+    [
+        (1, (5,)),
+        (5, (5,)),
+        (6, (5, 6)),
+        (8, (5, 8)),
+        (15, (5, 8, 11, 15)),
+        (16, (5, 8, 11, 15, 16)),
+        (24, (5, 8, 11, 15, 19, 23, 24)),
+    ],
+)
+def test_looks_are_known_before_the_first_round(most, looks):
+    assert looks_until(most) == looks
+
+
+def test_no_round_at_all_is_no_comparison():
+    with pytest.raises(ValueError, match="at least one round"):
+        looks_until(0)
+
+
+def test_samples_of_hand_made_rounds_are_what_they_claim():
+    assert times(1.5)(type("Visit", (), {"side": "head"}), 0) == 1_500_000
