@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_stepprof.ab.checkouts import Checkouts, Side, unbuilt_remarks
+from pytest_stepprof.ab.guardian import Guardian
 from pytest_stepprof.ab.layout import project_names
 from pytest_stepprof.ab.living import run_process
 from pytest_stepprof.ab.process import Finished, SideFailedError
@@ -32,11 +33,12 @@ def install(
     """
     folder.mkdir(parents=True)
     sides = []
-    for side in (checkouts.base, checkouts.head):
-        tell(f"{side.name}: {command}")
-        own = _with_environment(side, checkouts, folder / side.name, limit_s)
-        _run(own, checkouts, command, folder / f"{side.name}-install.log", limit_s)
-        sides.append(own)
+    with Guardian() as guardian:
+        for side in (checkouts.base, checkouts.head):
+            tell(f"{side.name}: {command}")
+            own = _with_environment(side, checkouts, folder / side.name, limit_s, guardian)
+            _run(own, checkouts, command, folder / f"{side.name}-install.log", limit_s, guardian)
+            sides.append(own)
     unbuilt = unbuilt_remarks(checkouts.unbuilt)
     base, head = sides
     return (
@@ -51,7 +53,7 @@ def install(
     )
 
 
-def _with_environment(side: Side, checkouts: Checkouts, environment: Path, limit_s: float) -> Side:
+def _with_environment(side: Side, checkouts: Checkouts, environment: Path, limit_s: float, guardian: Guardian) -> Side:
     log = environment.parent / f"{side.name}-environment.log"
     has_pip = find_spec("pip") is not None
     made = run_process(
@@ -60,6 +62,7 @@ def _with_environment(side: Side, checkouts: Checkouts, environment: Path, limit
         environment=os.environ,
         log=log,
         limit_s=limit_s,
+        guardian=guardian,
     )
     if made.exit_status != 0:
         raise SideFailedError(f"{side.name}: cannot make a Python environment.{_last_lines(made)}")
@@ -107,7 +110,7 @@ def _lines_for_parent(folders: Sequence[Path], original: Path) -> Iterator[str]:
                         yield str(place)
 
 
-def _run(side: Side, checkouts: Checkouts, command: str, log: Path, limit_s: float) -> None:
+def _run(side: Side, checkouts: Checkouts, command: str, log: Path, limit_s: float, guardian: Guardian) -> None:
     shell = [os.environ.get("COMSPEC", "cmd.exe"), "/c"] if os.name == "nt" else ["/bin/sh", "-c"]
     try:
         done = run_process(
@@ -116,6 +119,7 @@ def _run(side: Side, checkouts: Checkouts, command: str, log: Path, limit_s: flo
             environment=variables_of(side, checkouts),
             log=log,
             limit_s=limit_s,
+            guardian=guardian,
         )
     except SideFailedError as error:
         raise SideFailedError(f"{side.name}: `{command}` did not end in time, or could not start: {error}") from error

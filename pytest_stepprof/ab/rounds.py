@@ -12,6 +12,7 @@ from pytest_stepprof.ab.guardian import Guardian
 from pytest_stepprof.ab.lockstep_round import lockstep_round
 from pytest_stepprof.ab.plans import RoundPlan, RoundsRequest, draw_rounds
 from pytest_stepprof.ab.whole_round import whole_round
+from pytest_stepprof.analysis.listing import counted
 from pytest_stepprof.record.lockstep import Breakage, LockstepRound, TestRound
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _why_after_all(request: RoundsRequest, rounds: Sequence[LockstepRound]) -> s
     clear = {key for key, verdict in verdicts.items() if verdict != "inconclusive"} | set(_left(rounds))
     if clear >= set(request.keys):
         return _all_decided(request, rounds)
-    return f"{len(rounds)} rounds are done (--max-rounds)"
+    return f"{counted(len(rounds), 'round')} {'is' if len(rounds) == 1 else 'are'} done (--max-rounds)"
 
 
 def _all_decided(request: RoundsRequest, rounds: Sequence[LockstepRound]) -> str:

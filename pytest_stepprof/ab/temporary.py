@@ -1,12 +1,14 @@
 """The folder of one run: it goes at the end, after Ctrl-C, after a termination, or at the next start."""
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -19,6 +21,8 @@ except ImportError:  # Windows: leftovers stay, because nothing tells whether so
 
 _PREFIX = "stepprof-ab-"
 _LOCK = "in-use.lock"
+_UNNAMED = f"{_LOCK}.new"
+_MAKING_S = 3600.0
 _ENDINGS = ("SIGTERM", "SIGHUP")
 
 
@@ -63,9 +67,31 @@ def remove_leftovers() -> tuple[Path, ...]:
     return tuple(removed)
 
 
+def move_out(folder: Path, to: Path) -> None:
+    """Keep ``folder`` under the name ``to``, whole or not at all, wherever that lies.
+
+    Raises:
+        OSError: something is there already, or it cannot be written.
+    """
+    try:
+        folder.rename(to)
+    except OSError as error:
+        if error.errno != errno.EXDEV:  # another disk
+            raise
+    else:
+        return
+    beside = Path(tempfile.mkdtemp(prefix=".stepprof-", dir=to.parent))
+    try:
+        shutil.copytree(folder, beside, dirs_exist_ok=True)
+        beside.rename(to)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
 def _locked(folder: Path) -> IO[bytes]:
     """Hold the lock before it has its name: nobody can find it free in between."""
-    unnamed = folder / f"{_LOCK}.new"
+    unnamed = folder / _UNNAMED
     lock = unnamed.open("wb")
     if fcntl is not None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,9 +100,12 @@ def _locked(folder: Path) -> IO[bytes]:
 
 
 def _is_left_over(folder: Path) -> bool:
-    """Whether nobody holds the lock. A folder without one is not ours, or is being made."""
-    if fcntl is None or folder.is_symlink() or folder.stat().st_uid != os.getuid():
+    """Whether nobody holds the lock. A folder without one is being made or removed, unless that was too long ago."""
+    if fcntl is None or folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
         return False
+    if not (folder / _LOCK).exists():
+        is_old = time.time() - folder.stat().st_mtime > _MAKING_S
+        return is_old and {entry.name for entry in folder.iterdir()} <= {_UNNAMED}
     with (folder / _LOCK).open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,12 +17,12 @@ from pytest_stepprof.ab.environments import install
 from pytest_stepprof.ab.lockstep_round import lockstep_round
 from pytest_stepprof.ab.process import SideFailedError
 from pytest_stepprof.ab.rounds import RoundsRequest, RoundsRun, run_rounds
-from pytest_stepprof.ab.temporary import run_folder
+from pytest_stepprof.ab.temporary import move_out, run_folder
 from pytest_stepprof.ab.whole_round import whole_round
 from pytest_stepprof.analysis.listing import counted
 from pytest_stepprof.analysis.sides import timed_tests
 from pytest_stepprof.cli.ab_arguments import check_arguments
-from pytest_stepprof.cli.ab_judged import CHECK_FOLDER, compared, judged_outcome, nothing_measured
+from pytest_stepprof.cli.ab_judged import CHECK_FOLDER, RECORD_FILE, compared, judged_outcome, nothing_measured
 from pytest_stepprof.cli.ab_live import LiveLine
 from pytest_stepprof.cli.ab_sides import NamedSides, facts_of, name_sides, remarks_of
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
@@ -62,10 +62,12 @@ def measured_outcome(arguments: argparse.Namespace) -> Outcome:
     live = LiveLine()
     try:
         with run_folder() as folder:
-            kept_in = folder / "kept" if arguments.save is None else arguments.save.absolute()
+            kept_in = folder / "kept"
             kept_in.mkdir()
-            bench = _Bench(arguments=arguments, sides=sides, seed=seed, folder=folder, kept_in=kept_in, live=live)
-            return _measured_in(bench)
+            there = argparse.Namespace(**{**vars(arguments), "save": None if arguments.save is None else kept_in})
+            bench = _Bench(arguments=there, sides=sides, seed=seed, folder=folder, kept_in=kept_in, live=live)
+            outcome = _measured_in(bench)
+            return outcome if arguments.save is None else _kept(outcome, kept_in, arguments.save.absolute())
     except SideFailedError as error:
         return Outcome("", (str(error),), ExitCode.BROKEN)
     finally:
@@ -101,6 +103,18 @@ def _measured_in(bench: _Bench) -> Outcome:
     outcome = judged_outcome(bench.arguments, found, record)
     if record.stopped_because == INTERRUPTED:
         return replace(outcome, remarks=(*outcome.remarks, "interrupted"), exit_code=ExitCode.INTERRUPTED)
+    return outcome
+
+
+def _kept(outcome: Outcome, kept_in: Path, save: Path) -> Outcome:
+    """Move what --save asks for to its place, once it is whole: a part of it would be in the next run's way."""
+    if not (kept_in / RECORD_FILE).exists():
+        return outcome
+    try:
+        move_out(kept_in, save)
+    except OSError as error:
+        remarks = (*outcome.remarks, f"{save} was not written: {error}")
+        return replace(outcome, remarks=remarks, exit_code=outcome.exit_code or ExitCode.USAGE)
     return outcome
 
 

@@ -1,7 +1,7 @@
 """The ``stepprof`` command."""
 
 import argparse
-import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from pytest_stepprof import __version__
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.cli import ab, baseline, compare, show, trace, trace_diff, trace_inspect, trace_scrub
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
+from pytest_stepprof.cli.streams import prepare_streams, silence, write_if_heard
 from pytest_stepprof.errors import StepprofError
 
 _DESCRIPTION = "Look at what `pytest --stepprof` has measured, and compare it."
@@ -46,11 +47,23 @@ _GROUPS: dict[str, dict[str, _Subcommand]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``stepprof`` and return its exit code. Wrong arguments leave by ``SystemExit`` with code 2, as usual."""
-    words, for_pytest = ab.split_off(sys.argv[1:] if arguments is None else arguments)
-    parsed = _parser().parse_args(words, argparse.Namespace(pytest_arguments=for_pytest))
+    """Run ``stepprof`` and return its exit code. Wrong arguments leave by ``SystemExit`` with code 2, as usual.
+
+    Without ``arguments`` they are the process's own, which ends after this.
+    """
+    prepare_streams()
+    code = _run(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and code == ExitCode.INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C once more would change the code while Python goes down
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    words, for_pytest = ab.split_off(arguments)
+    parsed = argparse.Namespace(pytest_arguments=for_pytest, debug=False)
     try:
-        outcome = parsed.run(parsed)
+        _parser().parse_args(words, parsed)
+        return _deliver(parsed.run(parsed))
     except KeyboardInterrupt:
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except StepprofError as error:
@@ -60,7 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _trace_back(parsed.debug)
         hint = "" if parsed.debug else "; --debug shows where"
         return _complain(f"stepprof itself failed: {type(error).__name__}: {error}{hint}", ExitCode.BROKEN)
-    return _deliver(outcome)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,15 +105,14 @@ def _deliver(outcome: Outcome) -> int:
     """Print, and keep the exit code even when the reader of standard output has gone (``stepprof show | head``)."""
     for remark in outcome.remarks:
         _tell(remark)
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 must not break the report
     try:
         sys.stdout.write(outcome.text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes standard output once more at exit, and would complain there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
+    except OSError as error:  # a full disk, say
+        silence(sys.stdout)
+        return _complain(f"cannot write to standard output: {error}", ExitCode.BROKEN)
     return int(outcome.exit_code)
 
 
@@ -112,9 +123,9 @@ def _complain(message: str, exit_code: ExitCode) -> int:
 
 def _tell(message: str) -> None:
     lines = "\n".join(printable(line) for line in message.split("\n"))
-    sys.stderr.write(f"stepprof: {lines}\n")
+    write_if_heard(sys.stderr, f"stepprof: {lines}\n")
 
 
 def _trace_back(wanted: bool) -> None:
     if wanted:
-        traceback.print_exc()
+        write_if_heard(sys.stderr, traceback.format_exc())

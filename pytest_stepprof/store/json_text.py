@@ -10,7 +10,6 @@ import msgspec
 
 from pytest_stepprof.errors import StoreError
 from pytest_stepprof.record.base import Record
-from pytest_stepprof.record.session import SCHEMA_VERSION
 
 RecordType = TypeVar("RecordType", bound=Record)
 
@@ -55,7 +54,7 @@ def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType
     if not data:
         raise StoreError(f"{path} is empty (0 bytes): its writing was cut off. {_WHAT_TO_DO}")
     try:
-        _refuse_newer(msgspec.json.decode(data, type=_Head).schema_version, path)
+        _refuse_newer(msgspec.json.decode(data, type=_Head).schema_version, _newest(record_type), path)
         return msgspec.json.decode(data, type=record_type)
     except msgspec.ValidationError as error:
         name = record_type.__name__.lower()
@@ -67,10 +66,16 @@ def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType
 _WHAT_TO_DO = "Delete this file or put back a copy of it; other files of the store are not affected."
 
 
-def _refuse_newer(version: int, path: Path) -> None:
-    if version > SCHEMA_VERSION:
+def _newest(record_type: type[Record]) -> int:
+    """Return the version that this stepprof writes: each kind of record has its own, as its field's default."""
+    (default,) = (field.default for field in msgspec.structs.fields(record_type) if field.name == "schema_version")
+    return int(default)
+
+
+def _refuse_newer(version: int, newest: int, path: Path) -> None:
+    if version > newest:
         raise StoreError(
-            f"{path} has schema version {version}, this stepprof reads up to {SCHEMA_VERSION}: update pytest-stepprof."
+            f"{path} has schema version {version}, this stepprof reads up to {newest}: update pytest-stepprof."
         )
 
 

@@ -133,6 +133,7 @@ def test_a_round_in_lock_step_is_recorded_whole_and_decides_nothing(repository, 
     assert "started from other weights" in out
     assert "not enough rounds for a verdict (1 of at least 5)" in out
     assert "--- Rounds" in out
+    assert "ended because 1 round is done (--max-rounds)" in out
     assert "stepprof: round 1 of at most 1: " in err
     record = stored_record(answer)
     step, first_call = assert_one_round(record, record.rounds[0].base_first)
@@ -218,7 +219,10 @@ def test_what_ends_without_a_comparison(repository, called, files, arguments, co
         (("HEAD", "--json=no/such/file"), "found no folder no/such"),
         (("HEAD", "--", "{root}/test_a.py::test_a"), "test_a.py::test_a, expected a relative one"),
         (("--from=nowhere",), "expected what `stepprof ab --save` keeps in nowhere/ab.json, found: No such file"),
-        (("HEAD", "--from=nowhere"), "found --from with base"),
+        (("HEAD", "--from=nowhere"), "found --from with BASE"),
+        (("HEAD", "--json=same", "--markdown=same"), "expected two names"),
+        (("HEAD", "--", "-n", "2"), "found -n among pytest's arguments"),
+        (("HEAD", "--", "--stepprof-dir=here"), "found --stepprof-dir among pytest's arguments"),
     ],
 )
 def test_wrong_arguments_are_found_before_anything_runs(repository, called, arguments, said):
@@ -226,6 +230,15 @@ def test_wrong_arguments_are_found_before_anything_runs(repository, called, argu
     code, out, err = called(*(word.format(root=repository.folder) for word in arguments))
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_a_run_without_any_round_keeps_nothing_that_would_be_in_the_way(repository, called, tmp_path):
+    repository.commit({"test_a.py": ""})
+    kept = tmp_path / "kept"
+    code, out, err = called("HEAD", f"--save={kept}")
+    assert (code, out) == (2, "")
+    assert "head measured nothing, expected at least one test that uses the `stepprof` fixture" in err
+    assert not kept.exists()
 
 
 WAITING = """
@@ -250,11 +263,13 @@ def test_an_interrupt_ends_the_children_and_removes_the_folders(repository, tmp_
     repository.commit({"conftest.py": WAITING.format(earlier=earlier, started=str(started)), "test_a.py": GONE})
     before = repository.digest()
     command = [sys.executable, "-c", "import sys; from pytest_stepprof.cli.main import main; sys.exit(main())"]
-    process = subprocess.Popen([*command, "ab", "HEAD"], cwd=repository.folder, stderr=subprocess.PIPE, text=True)
+    command += ["ab", "HEAD", f"--save={tmp_path / 'kept'}"]
+    process = subprocess.Popen(command, cwd=repository.folder, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: len(list(started.iterdir())) == processes)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.splitlines()[-1]) == (130, "stepprof: interrupted")
+    assert not (tmp_path / "kept").exists()
     assert list((tmp_path / "temporary").glob("stepprof*")) == []
     assert repository.digest() == before
     wait_until(lambda: not any(runs(int(child.name)) for child in started.iterdir()))

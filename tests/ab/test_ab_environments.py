@@ -1,9 +1,13 @@
 """An environment per side: what is built there is the side's own, and nobody else's environment changes."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
@@ -100,7 +104,7 @@ def run_tests(side, checkouts, expected, write_to):
 def bare(monkeypatch):
     """Environments that are made at once, because nothing is run in them."""
 
-    def make(side, checkouts, environment, limit_s):
+    def make(side, checkouts, environment, limit_s, guardian):
         return environments.replace(side, environment=environment)
 
     monkeypatch.setattr(environments, "_with_environment", make)
@@ -120,6 +124,50 @@ def test_a_command_that_fails_says_why(checkouts, tmp_path, bare, words, about_g
 def test_a_command_that_does_not_end_is_ended(checkouts, tmp_path, bare):
     with pytest.raises(SideFailedError, match=r"base: `sleep 60` did not end in time, .* after 0.1 s"):
         install(checkouts, "sleep 60", tmp_path / "made", limit_s=0.1, tell=lambda _: None)
+
+
+INSTALLING = """
+import sys
+from pathlib import Path
+from pytest_stepprof.ab import environments
+from pytest_stepprof.ab.checkouts import prepare_checkouts
+
+folder = Path(sys.argv[1])
+environments._with_environment = lambda side, checkouts, environment, *more: side
+checkouts = prepare_checkouts(Path.cwd(), folder / "sides", base="HEAD", head=None)
+command = f"echo $$ > {folder}/shell; sleep 60 & echo $! > {folder}/child; wait"
+environments.install(checkouts, command, folder / "environments", limit_s=60, tell=lambda _: None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="this system has no groups of processes")
+def test_a_command_does_not_outlive_a_killed_parent(repository, tmp_path):
+    repository.commit({"a.py": ""})
+    repository.write({"a.py": "1\n"})
+    folder = tmp_path / "run"
+    folder.mkdir()
+    process = subprocess.Popen([sys.executable, "-c", INSTALLING, str(folder)], cwd=repository.folder)
+    wait_until(lambda: (folder / "child").exists() and (folder / "child").read_text().strip())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for name in ("shell", "child"):
+        member = int((folder / name).read_text())
+        wait_until(lambda member=member: not runs(member))
+
+
+def runs(process_id):
+    """Whether it does anything: one that ended may wait for a parent that never asks."""
+    with contextlib.suppress(OSError):
+        return Path("/proc", str(process_id), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until(condition):
+    for _ in range(300):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
 
 
 def test_an_environment_that_cannot_be_made_says_why(checkouts, tmp_path, monkeypatch):

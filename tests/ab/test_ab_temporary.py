@@ -1,14 +1,17 @@
 """The folder of one run goes, however the run ends; those of others stay."""
 
+import errno
+import os
 import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from pytest_stepprof.ab.temporary import remove_leftovers, run_folder
+from pytest_stepprof.ab.temporary import move_out, remove_leftovers, run_folder
 
 WAITING = """
 import sys, time
@@ -105,6 +108,63 @@ def test_what_a_killed_run_left_is_removed_at_the_next_start_and_what_a_live_one
     with run_folder():
         assert (used / "base" / "a.py").exists()
     assert [place.resolve() for place in temporary.iterdir()] == [used.parent]
+
+
+@pytest.mark.parametrize("files", [(), ("in-use.lock.new",)], ids=["no lock", "a lock without its name"])
+def test_what_is_left_of_a_run_that_was_killed_while_it_began_goes_after_an_hour(temporary, files):
+    for age_s, name in ((3500, "stepprof-ab-young"), (3700, "stepprof-ab-old"), (3700, "stepprof-ab-used")):
+        (temporary / name).mkdir()
+        for file in (*files, *(["what.py"] if name == "stepprof-ab-used" else [])):
+            (temporary / name / file).write_text("")
+        os.utime(temporary / name, (time.time() - age_s,) * 2)
+    assert remove_leftovers() == (temporary / "stepprof-ab-old",)
+    assert sorted(place.name for place in temporary.iterdir()) == ["stepprof-ab-used", "stepprof-ab-young"]
+
+
+@pytest.fixture(params=["one disk", "two disks"])
+def disks(request, monkeypatch):
+    """A folder of one disk cannot be renamed to another one."""
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self.parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    if request.param == "two disks":
+        monkeypatch.setattr(Path, "rename", refuse)
+
+
+def kept(tmp_path):
+    (tmp_path / "run" / "kept" / "check").mkdir(parents=True)
+    (tmp_path / "run" / "kept" / "check" / "a.json").write_text("a")
+    (tmp_path / "to").mkdir()
+    return tmp_path / "run" / "kept", tmp_path / "to" / "new"
+
+
+@pytest.mark.usefixtures("disks")
+def test_what_is_kept_moves_out_whole(tmp_path):
+    folder, to = kept(tmp_path)
+    mode = folder.stat().st_mode
+    move_out(folder, to)
+    assert (to / "check" / "a.json").read_text() == "a"
+    assert to.stat().st_mode == mode
+    assert list(to.parent.iterdir()) == [to]
+
+
+@pytest.mark.usefixtures("disks")
+@pytest.mark.parametrize("full", [True, False], ids=["a folder", "a file"])
+def test_what_is_there_already_stays_and_nothing_lies_beside_it(tmp_path, full):
+    folder, to = kept(tmp_path)
+    if full:
+        to.mkdir()
+        (to / "mine").write_text("mine")
+    else:
+        to.write_text("mine")
+    with pytest.raises(OSError, match="new"):
+        move_out(folder, to)
+    assert list(to.parent.iterdir()) == [to]
+    assert (to / "mine" if full else to).read_text() == "mine"
 
 
 def test_folders_of_others_stay(temporary):

@@ -2,11 +2,12 @@
 
 import argparse
 import io
+import os
 
 import pytest
 
 from pytest_stepprof.cli import ab
-from pytest_stepprof.cli.ab_arguments import check_arguments, cores, duration_s
+from pytest_stepprof.cli.ab_arguments import check_arguments, check_self_check, cores, duration_s
 from pytest_stepprof.cli.ab_live import LiveLine
 from pytest_stepprof.errors import UsageError
 
@@ -49,11 +50,41 @@ def test_what_names_no_core(text):
         cores(text)
 
 
+@pytest.mark.parametrize("text", ["8192", "0-99999999999", "0-8192", "1" * 5000, "99999999999-3"])
+def test_numbers_that_no_core_has_are_refused_before_they_are_counted_out(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected numbers of cores below 8192"):
+        cores(text)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process choose its cores")
+@pytest.mark.parametrize("words", [["main"], ["--self-check"]])
+def test_cores_that_are_not_there_are_refused(words, tmp_path):
+    check = check_self_check if words == ["--self-check"] else lambda arguments: check_arguments(arguments, tmp_path)
+    usable = os.sched_getaffinity(0)
+    check(parsed(*words, "--cpus", ",".join(map(str, usable))))
+    with pytest.raises(UsageError, match=rf"found --cpus with 8190, 8191, expected .* may run: {min(usable)}"):
+        check(parsed(*words, f"--cpus={min(usable)},8190-8191"))
+    assert os.sched_getaffinity(0) == usable
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process choose its cores")
+@pytest.mark.skipif(len(getattr(os, "sched_getaffinity", lambda _: ())(0)) < 2, reason="there is one core")
+def test_cores_that_this_process_leaves_alone_may_be_named(tmp_path):
+    usable = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(usable)})
+        check_arguments(parsed("main", f"--cpus={max(usable)}"), tmp_path)
+    finally:
+        os.sched_setaffinity(0, usable)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--rounds=5"], "--max-rounds N and --budget TIME end them earlier"),
-        (["--max-rounds=0"], "expected 1 or more"),
+        (["--max-rounds=0"], "found 0, expected 1 to 60 rounds"),
+        (["--max-rounds=61"], "found 61, expected 1 to 60 rounds"),
+        (["--cpus=0-99999999999"], "expected numbers of cores below 8192"),
         (["--tests=mine"], "invalid choice"),
         (["--budget=never"], "expected a time above 0"),
     ],
@@ -80,10 +111,43 @@ def test_nothing_that_exists_is_written_over_and_no_folder_is_made(option, tmp_p
 
 def test_what_was_measured_is_not_measured_again(tmp_path):
     arguments = parsed("main", "--from=kept", "--cpus=0", "--save=new")
-    arguments.pytest_arguments = ["-x"]
-    with pytest.raises(UsageError, match="found --from with base, cpus, save, pytest arguments, expected none"):
+    with pytest.raises(UsageError, match="found --from with BASE, --cpus, --save, expected none"):
         check_arguments(arguments, None)
-    check_arguments(parsed("--from=kept", "--markdown", str(tmp_path / "page.md"), "--strict"), None)
+    arguments = parsed("--from=kept", "-vv")
+    arguments.pytest_arguments = ["-x"]
+    with pytest.raises(UsageError, match="found --from with pytest arguments, expected none"):
+        check_arguments(arguments, None)
+    check_arguments(parsed("--from=kept", "--markdown", str(tmp_path / "page.md"), "--strict", "-v"), None)
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--max-rounds=40", "--budget=10s", "--tests=own", "--whole-processes", "--timeout=1", "--head=x", "--install=x"],
+)
+def test_options_that_would_be_ignored_are_refused(option):
+    name = option.partition("=")[0]
+    with pytest.raises(UsageError, match=f"found --from with {name}, expected none of these"):
+        check_arguments(parsed("--from=kept", option), None)
+    if name not in ("--max-rounds", "--budget", "--head"):
+        with pytest.raises(UsageError, match=f"found --self-check with {name}, expected none of these"):
+            ab.run(parsed("--self-check", "--runs=0", option))
+
+
+def test_options_of_the_self_check_alone_are_refused():
+    with pytest.raises(UsageError, match="found --runs, --load without --self-check"):
+        ab.run(parsed("main", "--runs=5", "--load=any"))
+
+
+@pytest.mark.parametrize("pair", [("markdown", "json"), ("save", "json"), ("save", "markdown")])
+def test_one_name_for_two_results_is_refused(pair, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    monkeypatch.chdir(tmp_path / "here")
+    one, other = pair
+    for same in ("new", "./new", "../here/new", str(tmp_path / "link" / "new")):
+        with pytest.raises(UsageError, match=f"found new for --{one} and for --{other}, expected two names"):
+            check_arguments(parsed("main", f"--{one}=new", f"--{other}={same}"), tmp_path)
+    check_arguments(parsed("main", f"--{one}=new", f"--{other}=../new"), tmp_path)
 
 
 @pytest.mark.parametrize("inside", ["", "test_a.py", "t/test_a.py::test_a"])
@@ -93,6 +157,65 @@ def test_absolute_paths_into_the_repository_are_refused(inside, tmp_path):
     with pytest.raises(UsageError, match="expected a relative one"):
         check_arguments(arguments, tmp_path)
     arguments.pytest_arguments = ["t/test_a.py", "/elsewhere/test_a.py"]
+    check_arguments(arguments, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["-n", "2"], "-n"),
+        (["-n2"], "-n"),
+        (["-n=2"], "-n"),
+        (["-n", "auto"], "-n"),
+        (["-vxn2"], "-n"),
+        (["-qn", "2"], "-n"),
+        (["--numprocesses", "2"], "--numprocesses"),
+        (["--numprocesses=auto"], "--numprocesses"),
+        (["--dist=load"], "--dist"),
+        (["t", "--dist", "each"], "--dist"),
+        (["--tx=2*popen"], "--tx"),
+        (["-d"], "-d"),
+        (["--looponfail"], "--looponfail"),
+        (["-f"], "-f"),
+    ],
+)
+def test_sharing_the_tests_among_processes_is_refused(words, option, tmp_path):
+    arguments = parsed("main")
+    arguments.pytest_arguments = words
+    with pytest.raises(UsageError, match=rf"found {option} among pytest's arguments, .* \(pytest-xdist\)"):
+        check_arguments(arguments, tmp_path)
+
+
+@pytest.mark.parametrize("value", ["--stepprof-{}=x", "--stepprof-{} x"])
+@pytest.mark.parametrize("name", ["dir", "seed", "baseline", "save", "update-outputs"])
+def test_what_every_side_has_for_itself_is_refused(name, value, tmp_path):
+    for command, check in (("main", lambda it: check_arguments(it, tmp_path)), ("--self-check", check_self_check)):
+        arguments = parsed(command)
+        arguments.pytest_arguments = ["-x", *value.format(name).split()]
+        with pytest.raises(UsageError, match=f"found --stepprof-{name} among pytest's arguments, expected no such"):
+            check(arguments)
+
+
+def test_other_arguments_of_pytest_pass(tmp_path):
+    words = ["-n0", "-n", "0", "--numprocesses=0", "--dist=no", "--maxprocesses=2", "--no-header", "--noconftest"]
+    words += [
+        "-m",
+        "stepprof and not slow",
+        "-k",
+        "n2",
+        "-knot_n2",
+        "-rf",
+        "-rn",
+        "-ra",
+        "-p",
+        "no:x",
+        "-xvs",
+        "-c",
+        "d",
+    ]
+    words += ["--stepprof-runs=3", "--stepprof-outputs=off", "-oaddopts=", "--durations=3", "n", "d", "--ff", "-"]
+    arguments = parsed("main")
+    arguments.pytest_arguments = [*words, "--", "-n", "--stepprof-dir"]
     check_arguments(arguments, tmp_path)
 
 
@@ -150,3 +273,19 @@ def test_where_nobody_looks_only_lines_that_stay_are_written():
     live.stay("round 1: 4.0 s")
     live.clear()
     assert stream.getvalue() == "stepprof: round 1: 4.0 s\n"
+
+
+class Gone(Terminal):
+    """A terminal that was closed meanwhile."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stream", [None, Gone()], ids=["closed", "gone"])
+def test_where_nobody_listens_it_goes_on(stream, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream)
+    live = LiveLine()
+    live.stay("round 1: 4.0 s")
+    live.move("round 2")
+    live.clear()

@@ -102,6 +102,12 @@ def test_an_unexpected_error_is_one_line_and_exit_3(folder, monkeypatch, capsys)
     assert capsys.readouterr().err == "stepprof: stepprof itself failed: ZeroDivisionError: oops; --debug shows where\n"
 
 
+def test_an_unexpected_error_in_the_arguments_is_exit_3_as_well(monkeypatch, capsys):
+    monkeypatch.setattr("pytest_stepprof.cli.ab_arguments.cores", raising(MemoryError("too many")))
+    assert main(["ab", "--cpus=0"]) == 3
+    assert capsys.readouterr().err.startswith("stepprof: stepprof itself failed: MemoryError: too many")
+
+
 @pytest.mark.parametrize(("error", "code"), [(ZeroDivisionError("oops"), 3), (StoreError("found"), 2)])
 def test_debug_shows_the_traceback(folder, monkeypatch, capsys, error, code):
     monkeypatch.setattr(show, "chosen_session", lambda store, name: raising(error)(None))
@@ -138,6 +144,60 @@ def test_a_reader_that_leaves_early_is_no_error(folder):
         [sys.executable, "-c", script, "show", "--dir", folder], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("closed", "name", "code"),
+    [
+        ("2>&-", "none", 2),
+        (">&-", "{folder}", 0),
+        ("<&- >&- 2>&-", "{folder}", 0),
+        ("2>/dev/full", "none", 2),
+        (">/dev/full", "{folder}", 3),
+        (">/dev/full 2>/dev/full", "{folder}", 3),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_closed_and_full_outputs_change_no_exit_code_to_regressed(folder, closed, name, code):
+    call = "import sys; from pytest_stepprof.cli.main import main; sys.exit(main())"
+    script = f'"$@" {closed}'
+    words = [sys.executable, "-c", call, "show", "--dir", name.format(folder=folder)]
+    done = subprocess.run(["/bin/sh", "-c", script, "sh", *words], check=False, capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    if closed == ">/dev/full":
+        assert done.stderr.startswith("stepprof: cannot write to standard output: ")
+
+
+def test_nothing_that_is_opened_later_takes_the_place_of_a_closed_stream(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from pytest_stepprof.cli.streams import prepare_streams\n"
+        "prepare_streams()\n"
+        "with open(sys.argv[1], 'w') as kept:\n"
+        "    assert kept.fileno() > 2, kept.fileno()\n"
+        "    os.write(2, b'from a library')\n"
+        "    print('told', file=sys.stderr)\n"
+        "    kept.write('kept')\n"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "file")]
+    done = subprocess.run(["/bin/sh", "-c", '"$@" 2>&- <&-', "sh", *words], check=False, capture_output=True)
+    assert done.returncode == 0
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_after_an_interrupt_another_one_does_not_change_the_exit_code():
+    code = (
+        "import atexit, os, signal, sys\n"
+        "from pytest_stepprof.cli import main as command\n"
+        "def interrupted(arguments):\n"
+        "    raise KeyboardInterrupt\n"
+        "command._GROUPS[''] = {'show': command._Subcommand('', lambda parser: parser.set_defaults(run=interrupted))}\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "sys.exit(command.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "show"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stepprof: interrupted\n")
 
 
 def test_a_terminal_that_is_not_utf_8_gets_escapes(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sample_records import sample_measurement, sample_session
 
 from pytest_stepprof.errors import StoreError
+from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.session import SCHEMA_VERSION, Session
 from pytest_stepprof.store import json_text
 
@@ -146,6 +147,17 @@ def test_data_of_a_newer_version_are_refused_with_both_numbers(rest: bytes) -> N
     assert f"up to {SCHEMA_VERSION}" in message
     assert "update pytest-stepprof" in message
     assert "Delete" not in message
+
+
+class OtherKind(Record, frozen=True, kw_only=True):
+    schema_version: int = SCHEMA_VERSION + 3
+
+
+def test_each_kind_of_record_has_a_version_of_its_own() -> None:
+    written = b'{"schema_version": %d}'
+    assert json_text.decode(written % (SCHEMA_VERSION + 3), OtherKind, PLACE) == OtherKind()
+    with pytest.raises(StoreError, match=f"{SCHEMA_VERSION + 4}, this stepprof reads up to {SCHEMA_VERSION + 3}:"):
+        json_text.decode(written % (SCHEMA_VERSION + 4), OtherKind, PLACE)
 
 
 def test_a_field_added_by_a_later_release_of_the_same_version_is_no_obstacle() -> None:
