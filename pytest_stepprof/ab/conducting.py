@@ -174,8 +174,8 @@ class _Conductor:
         order = Visit(samples=plan.samples_per_visit, steps_per_sample=plan.steps_per_sample)
         fresh_set, began_s = 0, self._clock_s()
         for planned in planned_visits(plan):
-            if planned.slot == 0 and _too_long(self._clock_s() - began_s, planned.block, plan):
-                break
+            if _too_long(self._clock_s() - began_s, planned.block, plan):
+                break  # a block that was begun gives no value
             if planned.fresh_set != fresh_set:
                 fresh_set = planned.fresh_set
                 self._begin_set(draft, fresh_set, plan.warmup_steps, source)

@@ -1,9 +1,10 @@
 """From the arguments of ``stepprof ab`` to all that was measured; nothing is left behind but what was asked for."""
 
 import argparse
+import contextlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from pytest_stepprof.cli.ab_sides import NamedSides, facts_of, name_sides, remar
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.record.lockstep import AbRecord, LockstepRound
 from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.store.files import write_new
 from pytest_stepprof.store.revisions import repository_root
 
 INTERRUPTED = "it was interrupted"
@@ -45,6 +47,7 @@ class _Bench:
     folder: Path
     kept_in: Path
     live: LiveLine
+    measured: list[AbRecord] = field(default_factory=list)
 
 
 def measured_outcome(arguments: argparse.Namespace) -> Outcome:
@@ -66,7 +69,11 @@ def measured_outcome(arguments: argparse.Namespace) -> Outcome:
             kept_in.mkdir()
             there = argparse.Namespace(**{**vars(arguments), "save": None if arguments.save is None else kept_in})
             bench = _Bench(arguments=there, sides=sides, seed=seed, folder=folder, kept_in=kept_in, live=live)
-            outcome = _measured_in(bench)
+            try:
+                outcome = _measured_in(bench)
+            except Exception:
+                _rescue(bench, arguments.save)
+                raise
             return outcome if arguments.save is None else _kept(outcome, kept_in, arguments.save.absolute())
     except SideFailedError as error:
         return Outcome("", (str(error),), ExitCode.BROKEN)
@@ -100,6 +107,7 @@ def _measured_in(bench: _Bench) -> Outcome:
         rounds=rounds.rounds,
         stopped_because=rounds.stopped_because,
     )
+    bench.measured.append(record)
     outcome = judged_outcome(bench.arguments, found, record)
     if record.stopped_because == INTERRUPTED:
         return replace(outcome, remarks=(*outcome.remarks, "interrupted"), exit_code=ExitCode.INTERRUPTED)
@@ -116,6 +124,18 @@ def _kept(outcome: Outcome, kept_in: Path, save: Path) -> Outcome:
         remarks = (*outcome.remarks, f"{save} was not written: {error}")
         return replace(outcome, remarks=remarks, exit_code=outcome.exit_code or ExitCode.USAGE)
     return outcome
+
+
+def _rescue(bench: _Bench, save: Path | None) -> None:
+    """Keep what was measured when it could not be judged: a fault of ours must not cost the values."""
+    if save is None or not bench.measured or save.exists():
+        return
+    file = bench.kept_in / RECORD_FILE
+    with contextlib.suppress(OSError):
+        if not file.exists():
+            write_new(file, msgspec.json.encode(bench.measured[-1]))
+        move_out(bench.kept_in, save.absolute())
+        bench.live.stay(f"all that was measured is kept in {save}: judge it with --from {save}")
 
 
 def _tell_of_check(live: LiveLine, line: str) -> None:

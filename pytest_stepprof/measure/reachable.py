@@ -29,10 +29,12 @@ _WITHOUT_GLOBALS = _NOT_ENTERED | {"torch", "numpy"}
 class Reachable:
     """All tensors that some objects lead to, each once, those of the first object first.
 
-    ``complete`` is false when there was more than one look takes in.
+    ``complete`` is false when there was more than one look takes in. With ``own``, stepprof's own objects are looked
+    into as well.
     """
 
-    def __init__(self, *roots: object) -> None:
+    def __init__(self, *roots: object, own: bool = False) -> None:
+        self._closed = _NOT_ENTERED - {"pytest_stepprof"} if own else _NOT_ENTERED
         self.tensors: list[torch.Tensor] = []
         self.complete = True
         self._seen: dict[int, object] = {}  # the objects too, so that no id is used again meanwhile
@@ -50,11 +52,11 @@ class Reachable:
             self._seen[id(thing)] = thing
             if issubclass(type(thing), torch.Tensor):
                 self.tensors.append(thing)  # type: ignore[arg-type]  # not isinstance: a proxy would load what it hides
-            to_see += [part for part in reversed(inside(thing)) if type(part) not in _COMMON_LEAVES]
+            to_see += [part for part in reversed(inside(thing, self._closed)) if type(part) not in _COMMON_LEAVES]
 
 
-def inside(thing: Any) -> list[object]:
-    """Return what one object holds."""
+def inside(thing: Any, closed: frozenset[str] = _NOT_ENTERED) -> list[object]:
+    """Return what one object holds; objects of the packages in ``closed`` hold nothing of interest."""
     if isinstance(thing, torch.Tensor):
         return _of_tensor(thing)
     if isinstance(thing, dict | types.MappingProxyType):
@@ -67,7 +69,7 @@ def inside(thing: Any) -> list[object]:
         return [thing.__self__, getattr(thing, "__func__", None)]
     if isinstance(thing, types.FunctionType):
         return _of_function(thing)
-    return [] if _package(type(thing).__module__) in _NOT_ENTERED else list(_attributes(thing))
+    return [] if _package(type(thing).__module__) in closed else list(_attributes(thing))
 
 
 def _of_tensor(tensor: torch.Tensor) -> list[object]:

@@ -188,7 +188,8 @@ class _Side:
         beginning, feed = self._start.beginning, self._start.bare_stepper.feed
         batches = feed.batches if isinstance(feed, MemoryFeed) else ()
         found = Reachable(beginning.state, beginning.arguments, batches, self._start.declared.step)
-        moved = self._addresses.move(found.tensors, source)
+        own = Reachable(beginning, own=True).tensors  # the snapshot looks at the state's memory, too
+        moved = self._addresses.move(found.tensors, source, own)
         if found.complete:
             return moved
         cut = f"what lies beyond the first {MOST_OBJECTS} objects of the state was not looked at"

@@ -380,17 +380,18 @@ def test_what_ends_late_is_noted_and_a_test_without_an_end_has_no_value(played):
 
 
 @pytest.mark.parametrize(
-    ("step_ns", "seconds_a_block", "blocks"),
-    [(1_000_000, 0.1, 24), (1_000_000, 1.25, 8), (1_000_000, 4.5, 6), (1_000_000, 1000.0, 1)],
+    ("seconds_a_visit", "visits"),
+    [(0.025, 4 * 24), (0.3, 4 * 8), (1.1, 27), (250.0, 4)],
 )
-def test_blocks_that_take_far_longer_than_planned_are_left_out(played, step_ns, seconds_a_block, blocks):
+def test_visits_that_take_far_longer_than_planned_are_left_out(played, seconds_a_visit, visits):
+    """Eight blocks have to do after 5 s, one after 30 s; a block that was begun is not finished."""
     times = iter(range(10_000))
-    given = {"step_ns": step_ns}
-    tests, sides, _ = played(("a", "b"), base=given, head=given, clock_s=lambda: next(times) * seconds_a_block)
+    given = {"step_ns": 1_000_000}
+    tests, sides, _ = played(("a", "b"), base=given, head=given, clock_s=lambda: next(times) * seconds_a_visit)
     assert len(tests["a"].plan.blocks) == 24
     assert tests["a"].plan.planned_s < 2
     for test in tests.values():
-        assert (len(test.visits), test.problem) == (4 * blocks, None)
+        assert (len(test.visits), test.problem) == (visits, None)
     assert sides["base"].skipped == {}
 
 

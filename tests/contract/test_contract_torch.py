@@ -20,6 +20,20 @@ from pytest_stepprof.measure.state import fingerprint, watch
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+def test_torch_counts_who_holds_a_tensor_and_its_memory() -> None:
+    tensor = torch.ones(3)
+    storage = tensor.untyped_storage()
+    held = torch._C._storage_Use_Count(storage._cdata)  # type: ignore[attr-defined]
+    assert (held, tensor._use_count()) == (2, 1)  # type: ignore[attr-defined]
+    view = tensor[1:]
+    assert torch._C._storage_Use_Count(view.untyped_storage()._cdata) == held + 1  # type: ignore[attr-defined]
+    before = tensor._use_count()  # type: ignore[attr-defined]
+    capsule = torch.utils.dlpack.to_dlpack(tensor)  # type: ignore[attr-defined]
+    more = torch._C._storage_Use_Count(storage._cdata) - held - 1 + tensor._use_count() - before  # type: ignore[attr-defined]
+    assert more >= 1
+    del capsule
+
+
 def test_a_modules_slots_are_dicts_that_take_an_object_back_as_it_is() -> None:
     module = nn.Linear(2, 2)
     module.register_buffer("scratch", torch.ones(1), persistent=False)

@@ -30,10 +30,11 @@ pytestmark = [
 ]
 
 
-def move(*things, pad_bytes=1024, addresses=None):
+def move(*things, pad_bytes=1024, addresses=None, own=()):
     addresses = addresses or Addresses()
     addresses.make_room(pad_bytes)
-    return addresses.move(Reachable(*things).tensors, random.Random(pad_bytes))
+    of_own = Reachable(own, own=True).tensors
+    return addresses.move(Reachable(*things).tensors, random.Random(pad_bytes), of_own)
 
 
 def places(tensors):
@@ -117,7 +118,7 @@ def test_a_snapshot_follows_and_puts_back_where_the_state_is_now():
     for _ in range(3):
         trainer.train(1)
         snapshot.restore()
-        move(state)
+        assert move(state, own=snapshot).moved_bytes > 0
         assert snapshot.verify() == ()
         assert trainer.bits() == start
 
@@ -136,11 +137,18 @@ def jagged():
     return [torch.nested.nested_tensor([torch.ones(3), torch.ones(2)], layout=torch.jagged)]
 
 
-@pytest.mark.parametrize(("make", "moved_bytes"), [(sparse, 32 + 8 + 24 + 16 + 8), (quantized, 9), (jagged, 44)])
-def test_other_layouts_move_with_their_parts(make, moved_bytes):
+HELD = "held by something that was not found (a view, a graph, DLPack)"
+OFFSETS = f"{HELD}: 1 tensor of 24 bytes (int64 [3])"  # torch itself remembers the offsets of a nested tensor
+
+
+@pytest.mark.parametrize(
+    ("make", "moved_bytes", "said"),
+    [(sparse, 32 + 8 + 24 + 16 + 8, None), (quantized, 9, None), (jagged, 20, OFFSETS)],
+)
+def test_other_layouts_move_with_their_parts(make, moved_bytes, said):
     tensors = make()
     before = [repr(tensor.dequantize() if tensor.is_quantized else tensor) for tensor in tensors]
-    assert move(tensors) == Moved(moved_bytes, None)
+    assert move(tensors) == Moved(moved_bytes, said)
     assert [repr(tensor.dequantize() if tensor.is_quantized else tensor) for tensor in tensors] == before
 
 
@@ -154,6 +162,19 @@ def looked_at_by_numpy():
     return tensor
 
 
+def looked_at_by_dlpack():
+    tensor = torch.zeros(3, 4, dtype=torch.float64)
+    ELSEWHERE.append(np.from_dlpack(tensor))
+    return tensor
+
+
+def seen_by_somebody():
+    tensor = torch.zeros(3, 4, dtype=torch.float64)
+    ELSEWHERE.append(tensor[1:])
+    return tensor
+
+
+ELSEWHERE = []
 LENT = "memory that NumPy looks at, or that was lent to torch (a buffer, a mapped file): 1 tensor of"
 
 
@@ -163,6 +184,8 @@ LENT = "memory that NumPy looks at, or that was lent to torch (a buffer, a mappe
         (lent_by_numpy, f"{LENT} 96 bytes (float64 [3, 4])"),
         (looked_at_by_numpy, f"{LENT} 96 bytes (float64 [3, 4])"),
         (lambda: torch.frombuffer(bytearray(8), dtype=torch.int32), f"{LENT} 8 bytes (int32 [2])"),
+        (looked_at_by_dlpack, f"{HELD}: 1 tensor of 96 bytes (float64 [3, 4])"),
+        (seen_by_somebody, f"{HELD}: 1 tensor of 96 bytes (float64 [3, 4])"),
         (lambda: torch.ones(5).share_memory_(), "shared with other processes: 1 tensor of 20 bytes (float32 [5])"),
         (
             lambda: torch.ones(3).to_mkldnn(),
@@ -204,7 +227,7 @@ def test_the_way_there_leaves_all_that_stepprof_looks_at_movable():
     assert snapshot.unrestored() == ()
     digest_batch([trainer.batch])
     take_outputs(parameters_of(trainer.model))
-    assert move(trainer).not_moved is None
+    assert move(trainer, own=snapshot).not_moved is None
 
 
 def test_over_many_sets_a_tensor_comes_to_lie_at_many_places_within_a_page():

@@ -32,6 +32,18 @@ def test_a_child_may_have_worked_at_any_moment(at_the_end):
     assert not worked_alone(*((one, other) if at_the_end else (other, one)))
 
 
+def test_a_child_that_came_and_went_in_between_may_have_worked():
+    after = BEFORE._replace(thread_ns=11_000_000, process_ns=15_000_000)
+    assert worked_alone(BEFORE, after)
+    assert not worked_alone(BEFORE, after._replace(children_ns=1_000))
+
+
+def test_the_work_of_a_real_child_that_has_ended_is_seen():
+    before = cpu_times()
+    subprocess.run([sys.executable, "-c", "sum(range(300_000))"], check=True)
+    assert cpu_times().children_ns > before.children_ns
+
+
 def test_a_thread_that_computes_beside_this_one_is_seen():
     def busy():
         sum(range(2_000_000))
