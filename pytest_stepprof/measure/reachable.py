@@ -75,7 +75,8 @@ def inside(thing: Any, closed: frozenset[str] = _NOT_ENTERED) -> list[object]:
 def _of_tensor(tensor: torch.Tensor) -> list[object]:
     gradient = tensor.grad if tensor.is_leaf else None
     parts: Iterable[object] = wrapped_tensors(tensor).values() if is_wrapper(tensor) else ()
-    return [gradient, *parts, *getattr(tensor, "__dict__", {}).values()]
+    base = tensor._base if tensor._is_view() else None  # it holds the memory that the view looks at
+    return [gradient, base, *parts, *getattr(tensor, "__dict__", {}).values()]
 
 
 def _of_function(function: types.FunctionType) -> list[object]:

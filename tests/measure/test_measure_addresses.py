@@ -162,6 +162,25 @@ def looked_at_by_numpy():
     return tensor
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda base: base[8:],
+        lambda base: base.t(),
+        lambda base: base.reshape(-1),
+        lambda base: base.permute(1, 0).chunk(2)[0],
+        lambda base: base[0].expand(5, 64),
+        lambda base: base.view(-1)[3:].view(1, -1),
+    ],
+)
+def test_an_input_that_is_a_view_moves_with_what_it_looks_at(view):
+    tensor = view(torch.arange(64.0 * 64).reshape(64, 64))
+    before, values = tensor.data_ptr(), tensor.clone()
+    assert move(tensor) == Moved(64 * 64 * 4, None)
+    assert tensor.data_ptr() != before
+    assert torch.equal(tensor, values)
+
+
 def looked_at_by_dlpack():
     tensor = torch.zeros(3, 4, dtype=torch.float64)
     ELSEWHERE.append(np.from_dlpack(tensor))
