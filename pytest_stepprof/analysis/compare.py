@@ -306,19 +306,32 @@ def _claim(time: TimeComparison, judge: JudgeSettings) -> str:
         return f"No slowdown above {_percent(judge.limit)}"
     if time.ratio_lower > 1 + judge.tolerance or time.ratio_upper < judge.limit + 1:
         return "Not decided"  # the interval would have said more: what forbade it stands with the noise
-    return f"Neither a slowdown above {_percent(judge.tolerance)} nor its absence shows"
+    tolerance, limit = _percent(judge.tolerance), _percent(judge.limit)
+    return f"Neither a slowdown above {tolerance} nor the absence of one above {limit} shows"
 
 
 def _precision(time: TimeComparison, judge: JudgeSettings) -> str:
     """The interval of the ratio, what could have been seen, and at which level: of each end where they differ."""
-    sharing = time.tests_sharing_level
-    shared = f", {_percent(judge.level)} shared by {sharing} tests" if sharing > 1 else ""
-    level = f"level {_percent(time.level_per_test)}{shared}"
-    if time.level_upper is not None and time.level_upper != time.level_per_test:
-        level = f"level {_percent(time.level_per_test)} below{shared}, {_percent(time.level_upper)} above"
     digits = 4 if time.ratio_upper < 1.1 * time.ratio_lower else 3
     interval = f"the ratio of times lies between {time.ratio_lower:.{digits}g} and {time.ratio_upper:.{digits}g}"
-    return f"{interval}, {format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})"
+    if time.smallest_visible_ratio is not None or time.verdict == "inconclusive":
+        interval += f", {format_visible(time.smallest_visible_ratio)}"  # an accepted test would have gone on
+    return f"{interval} ({_levels(time, judge)}; {time.noise})"
+
+
+def _levels(time: TimeComparison, judge: JudgeSettings) -> str:
+    """The levels of both ends. One look at rounds has only a part of the level, and all looks of all tests share it."""
+    sharing, whole = time.tests_sharing_level, _percent(judge.level)
+    if time.level_upper is None:
+        shared = f", {whole} shared by {sharing} tests" if sharing > 1 else ""
+        return f"level {_percent(time.level_per_test)}{shared}"
+    if sharing == 1 and time.level_per_test == time.level_upper:
+        return f"level of this look {_percent(time.level_upper)}, of all looks {whole}"
+    tests = f" and {sharing} tests" if sharing > 1 else ""
+    return (
+        f"level of this look {_percent(time.level_per_test)} below, of all looks{tests} {whole}; "
+        f"{_percent(time.level_upper)} above, of all looks {whole}"
+    )
 
 
 def _percent(relative: float) -> str:

@@ -65,19 +65,19 @@ _OF_BLOCKS = (
     _Kind(
         "base against base",
         lambda block: block.base[1] - block.base[0],
-        "base's later visit of a block took {ratio:.3f} times as long as its earlier one",
+        "Base's later visit of a block took {ratio:.3f} times as long as its earlier one",
         "base changes its speed while it is measured, by more than the tolerance",
     ),
     _Kind(
         "head against head",
         lambda block: block.head[1] - block.head[0],
-        "head's later visit of a block took {ratio:.3f} times as long as its earlier one",
+        "Head's later visit of a block took {ratio:.3f} times as long as its earlier one",
         "head changes its speed while it is measured, by more than the tolerance",
     ),
     _Kind(
         "order",
         lambda block: (block.visits[1] - block.visits[0] + block.visits[3] - block.visits[2]) / 2,
-        "whoever came second took {ratio:.3f} times as long as who came first",
+        "Whoever came second took {ratio:.3f} times as long as who came first",
         "one side's visit reaches into the other's; both orders are used equally often, so that it cancels",
     ),
 )
@@ -94,8 +94,8 @@ def null_controls(rounds: Sequence[TestRound], *, tolerance: float) -> tuple[Con
     A round's value of the first three is the centre of its blocks, and they are tested over rounds by Student's t
     against zero; drift is Kendall's tau against the order, its size from the Theil-Sen slope. A control is violated
     if its two-sided p is below 0.25 % (1 % over all four of a test, Bonferroni) and its size further from 1 than
-    ``tolerance``. Drift cannot be violated by fewer than seven rounds. Rounds without visits (cold start, whole
-    processes) have drift alone; where no round has a value, there is no control.
+    ``tolerance``. Drift cannot be violated by fewer than seven rounds, and is not looked at in fewer than three. Rounds
+    without visits (cold start, whole processes) have drift alone; where no round has a value, there is no control.
 
     By simulation (7500 tests of 5, 8 or 15 rounds of 24 blocks; normal, heavy-tailed, bursty, drifting and, inside a
     round, autocorrelated noise, about 4 % from visit to visit and 2 % from process to process), an effect that is not
@@ -105,7 +105,7 @@ def null_controls(rounds: Sequence[TestRound], *, tolerance: float) -> tuple[Con
     blocks = [found for found in (complete_blocks(test) for test in rounds if test.problem is None) if found]
     controls = [_of_blocks(kind, blocks, tolerance) for kind in _OF_BLOCKS] if blocks else []
     log_ratios = [value.log_ratio for value in map(value_of, rounds) if value is not None]
-    return (*controls, *([_drift(log_ratios, tolerance)] if log_ratios else []))
+    return (*controls, *([_drift(log_ratios, tolerance)] if len(log_ratios) >= _FEWEST_FOR_DRIFT else []))
 
 
 def mean_disagreement(values: Sequence[RoundValue], *, tolerance: float) -> str | None:
@@ -128,9 +128,9 @@ def mean_disagreement(values: Sequence[RoundValue], *, tolerance: float) -> str 
     )
     side = "head" if fmean(apart) > 0 else "base"
     return (
-        f"the mean step says {of_means:.3f} times as long, the median step {of_medians:.3f} times, over {len(apart)}"
+        f"The mean step says {of_means:.3f} times as long, the median step {of_medians:.3f} times, over {len(apart)}"
         f" rounds: some of {side}'s steps are much slower than the others, which medians pass over. The verdict is the"
-        " medians'; look at the raw values, and at what happens only every so many steps"
+        " medians'; look at the raw values, and at what happens only every so many steps."
     )
 
 
@@ -165,14 +165,12 @@ def _of_blocks(kind: _Kind, blocks_of_rounds: Sequence[Sequence[Block]], toleran
 
 def _drift(log_ratios: Sequence[float], tolerance: float) -> Control:
     count = len(log_ratios)
-    change, p_value = 0.0, None
-    if count >= _FEWEST_FOR_DRIFT:
-        order = np.arange(count)
-        change = float(theilslopes(log_ratios, order).slope) * (count - 1)
-        tau = float(kendalltau(order, log_ratios).pvalue)
-        p_value = 1.0 if math.isnan(tau) else tau  # all values are equal
+    order = np.arange(count)
+    change = float(theilslopes(log_ratios, order).slope) * (count - 1)
+    tau = float(kendalltau(order, log_ratios).pvalue)
+    p_value = 1.0 if math.isnan(tau) else tau  # all values are equal
     words = (
-        f"head / base changed by a factor of {math.exp(change):.3f} from the first of {count} rounds to the last",
+        f"Head / base changed by a factor of {math.exp(change):.3f} from the first of {count} rounds to the last",
         "rounds that depend on when they were taken are no independent repetitions",
     )
     return _control("drift", change, p_value, tolerance, words)
@@ -181,7 +179,7 @@ def _drift(log_ratios: Sequence[float], tolerance: float) -> Control:
 def _control(name: str, middle: float, p_value: float | None, tolerance: float, words: tuple[str, str]) -> Control:
     finding, meaning = words
     violated = _is_violated(middle, p_value, tolerance)
-    sentence = f"{finding} ({_p_text(p_value)})" + (f": {meaning}" if violated else "")
+    sentence = f"{finding} ({_p_text(p_value)}){f': {meaning}' if violated else ''}."
     return Control(name=name, size=math.exp(middle), p_value=p_value, violated=violated, sentence=sentence)
 
 

@@ -9,12 +9,13 @@ from pytest_stepprof.analysis.judged import reason
 from pytest_stepprof.analysis.looks import looks_until
 from pytest_stepprof.analysis.null_controls import Control, Outliers, mean_disagreement, null_controls, outliers
 from pytest_stepprof.analysis.round_value import RoundValue, values_by_test
+from pytest_stepprof.analysis.round_waiting import waiting_text
 from pytest_stepprof.analysis.session_noise import NOISE_DESCRIPTION, log_ratio_half_width
 from pytest_stepprof.analysis.suite_decision import Decision, TestValues, decide
 from pytest_stepprof.record.comparison import Reason, TimeComparison
-from pytest_stepprof.record.lockstep import AbRecord, LockstepRound, TestRound
+from pytest_stepprof.record.lockstep import AbRecord, LockstepRound, SideOfTest, TestRound
 from pytest_stepprof.record.settings import JudgeSettings
-from pytest_stepprof.record.turns import SideName
+from pytest_stepprof.record.turns import Begun, SideName
 
 _LARGEST_LOG = 700.0  # whose exponential is a number that a record can hold
 
@@ -47,7 +48,7 @@ def times_of_rounds(record: AbRecord, settings: Mapping[str, JudgeSettings]) -> 
         ended=True,
         looks=looks_until(record.most_rounds),
     )
-    taken = rounds_by_test(record.rounds)
+    taken = _rounds_by_test(record.rounds)
     found = {}
     for key, of in values.items():
         tolerance = settings[key].tolerance
@@ -77,14 +78,14 @@ def without_rounds(before_ns: float, after_ns: float, sharing: int, settings: Ju
         ratio_upper=_finite_exp(middle + half_width),
         level_per_test=level,
         tests_sharing_level=sharing,
-        smallest_visible_ratio=_finite_exp(half_width + math.log1p(settings.tolerance)),
+        smallest_visible_ratio=None,
         noise=f"no round gave a value; {NOISE_DESCRIPTION}",
         verdict="inconclusive",
         rounds=0,
     )
 
 
-def rounds_by_test(rounds: Sequence[LockstepRound]) -> dict[str, tuple[TestRound, ...]]:
+def _rounds_by_test(rounds: Sequence[LockstepRound]) -> dict[str, tuple[TestRound, ...]]:
     """Collect, by test key, what each round says of it, in the order of rounds."""
     found: dict[str, list[TestRound]] = {}
     for done in rounds:
@@ -127,18 +128,22 @@ def _comparison(decided: Decision, values: Sequence[RoundValue], sharing: int) -
         level_per_test=decided.level_lower,
         level_upper=decided.level_upper,
         tests_sharing_level=sharing,
-        smallest_visible_ratio=_finite_exp(decided.smallest_visible),
-        noise=_noise_text(decided),
+        smallest_visible_ratio=None if decided.smallest_visible is None else _finite_exp(decided.smallest_visible),
+        noise=_noise_text(decided, used),
         verdict=decided.verdict,
         rounds=decided.rounds,
     )
 
 
-def _noise_text(decided: Decision) -> str:
-    if decided.spread is None:
-        return decided.note or NOISE_DESCRIPTION
-    interval = f"t interval over {decided.rounds} rounds, spread of a round {100 * decided.spread:.2g} %"
-    return f"{decided.note}; {interval}" if decided.note else interval
+def _noise_text(decided: Decision, used: Sequence[RoundValue]) -> str:
+    """Where the interval comes from, and what kept it from saying more."""
+    parts = [decided.note]
+    if not decided.note and decided.smallest_visible is None and decided.verdict == "inconclusive":
+        parts = [f"it takes {decided.rounds_to_reject} rounds to call one"]
+    if decided.spread is not None:
+        parts.append(f"t interval over {decided.rounds} rounds, spread of a round {100 * decided.spread:.2g} %")
+    parts.append(waiting_text(used, decided.spread) or "")
+    return "; ".join(filter(None, parts)) or NOISE_DESCRIPTION
 
 
 def _doubts(
@@ -154,12 +159,31 @@ def _doubts(
 
 
 def _not_moved(rounds: Sequence[TestRound]) -> Iterator[Reason]:
-    """Say where one memory layout stood for the whole process, on one side at least, though sets were to be fresh."""
-    begun = [set_ for test in rounds for side in (test.base, test.head) if side is not None for set_ in side.begun]
-    why = dict.fromkeys(set_.not_moved for set_ in begun if set_.moved_bytes == 0 and set_.not_moved is not None)
-    if begun and why and all(set_.moved_bytes == 0 for set_ in begun):
-        text = f"Tensors stayed at their addresses within a round ({'; '.join(filter(None, why))})."
-        yield reason("time", "informs", text)
+    """Say which tensors stayed where they were though sets were to be fresh, and warn where that differs by side."""
+    base, head = (
+        [side.begun for side in sides if side is not None] for sides in zip(*map(_sides, rounds), strict=True)
+    )
+    why_base, why_head = _why_not_moved(base), _why_not_moved(head)
+    if why_base == why_head:
+        if why_base:
+            yield reason("time", "informs", f"Tensors stayed at their addresses within a round ({why_base}).")
+        return
+    text = (
+        "Within a round, not the same tensors stayed at their addresses on both sides: one side's memory layout, lucky "
+        f"or not, may be in the values. On base: {why_base or 'none'}. On head: {why_head or 'none'}."
+    )
+    yield reason("time", "warns", text)
+
+
+def _sides(test: TestRound) -> tuple[SideOfTest | None, SideOfTest | None]:
+    return test.base, test.head
+
+
+def _why_not_moved(sets_of_rounds: Sequence[Sequence[Begun]]) -> str:
+    """All that was said of tensors that stayed; empty where all of them moved."""
+    return "; ".join(
+        dict.fromkeys(one.not_moved for sets in sets_of_rounds for one in sets if one.not_moved is not None)
+    )
 
 
 def _finite_exp(value: float) -> float:

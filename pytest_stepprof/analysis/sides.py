@@ -1,14 +1,17 @@
 """Base against head: outputs, counters and memory from one checked session of each side, time from rounds of both."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from pytest_stepprof.analysis.autocorrelation import autocorrelation
+from pytest_stepprof.analysis.cold_start import asks_for_cold_start, what_ran_before
 from pytest_stepprof.analysis.compare import compare_test, judged_as
 from pytest_stepprof.analysis.judged import reason
-from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.listing import counted, first_few
+from pytest_stepprof.analysis.more_rounds import too_few_to_reject
 from pytest_stepprof.analysis.round_times import RoundTimes, times_of_rounds, without_rounds
 from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison, TimeComparison, Verdict
 from pytest_stepprof.record.lockstep import AbRecord, LockstepRound, TestRound
@@ -19,6 +22,7 @@ from pytest_stepprof.record.settings import JudgeSettings
 
 _SHORT = 12
 _NAMED = 5
+_FEWEST_TOGETHER = 2
 _BREAKS = ("failed", "process")
 _READ_AHEAD = (
     "Time is not judged: it includes reads, and processes of {sides} could not be stopped while the other side "
@@ -43,22 +47,27 @@ class CheckedSides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdicts of all tests, what the rounds say of each test's time (by key), and what holds for all of them."""
+    """The verdicts of all tests, what the rounds say of each test's time (by key), and what holds for all of them.
+
+    ``lead`` is what has to be known before any verdict is read; mostly empty.
+    """
 
     comparison: Comparison
     times: Mapping[str, RoundTimes]
+    lead: str
     remarks: tuple[str, ...]
 
 
 def timed_tests(checked: CheckedSides) -> dict[str, JudgeSettings]:
-    """Return the tests whose times can be compared, in head's order, each with the rules that head judges it by.
+    """Return the tests whose times can be compared, each with the rules that head judges it by.
 
+    Those about a cold start come first, so that no other test has warmed up their process; the rest is in head's order.
     These share the error level. Not among them: tests of one side only, under other conditions or from another start,
     with outputs that differ where that fails, and those whose time is not judged at all (``time`` is ``off``).
     """
     before = _by_key(checked.base)
     found = {}
-    for key, now in _by_key(checked.head).items():
+    for key, now in sorted(_by_key(checked.head).items(), key=lambda test: not _is_cold(test[1])):
         judge = judged_as(now, {})
         if key not in before or judge.time == "off":
             continue
@@ -84,19 +93,33 @@ def judge_sides(checked: CheckedSides, record: AbRecord) -> Judgement:
     problems = _problems(record.rounds)
     for key, measured in now.items():
         if key not in tests:
-            judged.append(_judged(checked, record, measured, before.get(key), times.get(key), problems.get(key)))
+            judged.append(_judged(checked, record, measured, before.get(key), times.get(key), problems.get(key, ())))
     known = {test.key for test in judged}
     comparison = Comparison(
-        baseline=side_name(record),
+        baseline=_side_name(record),
         baseline_sessions=(checked.base.session_id,),
         tests_sharing_level=max(1, record.tests_sharing_level),
         tests=tuple(judged),
         missing=tuple(sorted(before.keys() - known)),
     )
-    return Judgement(comparison=comparison, times=times, remarks=tuple(_remarks(record, times)))
+    return Judgement(
+        comparison=comparison,
+        times=times,
+        lead=too_few_to_reject({key: of.decided for key, of in times.items()}, timed, record),
+        remarks=tuple(_remarks(record, times, _order_of(record, timed, now))),
+    )
 
 
-def side_name(record: AbRecord) -> str:
+def _is_cold(measurement: Measurement) -> bool:
+    return asks_for_cold_start(measurement.scenario.question)
+
+
+def _order_of(record: AbRecord, timed: Iterable[str], head: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys as a process takes them: in lock-step as they were asked for, by itself as pytest orders them."""
+    return tuple(timed if record.mode == "lock-step" else head)
+
+
+def _side_name(record: AbRecord) -> str:
     """Name base as a reader knows it: ``main (0123456789ab)``."""
     name, revision = record.base.name, record.base.commit.revision
     return name if revision is None or revision.startswith(name) else f"{name} ({revision[:_SHORT]})"
@@ -104,10 +127,12 @@ def side_name(record: AbRecord) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Problem:
-    """Why a test has no value in the last round that it took part in."""
+    """Why a test has no value in a round that it took part in."""
 
     round_number: int
     test: TestRound
+    alone: bool
+    last: bool
 
 
 def _judged(
@@ -116,8 +141,9 @@ def _judged(
     now: Measurement,
     before: Measurement | None,
     times: RoundTimes | None,
-    problem: _Problem | None,
+    problems: Sequence[_Problem],
 ) -> TestComparison:
+    problem = next((problem for problem in problems if problem.last), None)
     if before is None:
         why = checked.unavailable.get(now.test.node_id)
         if why is None:
@@ -127,13 +153,13 @@ def _judged(
         return _not_judged(now, "error", f"head: {_told(problem)}")
     sharing, judge = max(1, record.tests_sharing_level), judged_as(now, {})
     if times is not None:
-        found = _compared(checked, before, now, times.time, sharing, side_name(record))
+        found = _compared(checked, before, now, times.time, sharing, _side_name(record))
         if now.scenario.includes_read and times.read_ahead:
             return _without_time(found, "not comparable", _READ_AHEAD.format(sides=" and ".join(times.read_ahead)))
         doubts = times.doubts if found.time is not None and found.time.verdict != "not comparable" else ()
-        return msgspec.structs.replace(found, reasons=(*found.reasons, *doubts, *_late(problem)))
+        return msgspec.structs.replace(found, reasons=(*found.reasons, *doubts, *_lost(problems)))
     alone = without_rounds(before.dispersion.median_ns, now.dispersion.median_ns, sharing, judge)
-    return _untimed(_compared(checked, before, now, alone, sharing, side_name(record)), judge, problem, record)
+    return _untimed(_compared(checked, before, now, alone, sharing, _side_name(record)), judge, problem, record)
 
 
 def _untimed(found: TestComparison, judge: JudgeSettings, problem: _Problem | None, record: AbRecord) -> TestComparison:
@@ -163,10 +189,18 @@ def _without_time(found: TestComparison, verdict: Verdict, text: str) -> TestCom
     )
 
 
-def _late(problem: _Problem | None) -> Iterator[Reason]:
-    """Say why the rounds are fewer than they could be."""
-    if problem is not None:
-        yield reason("time", "warns", f"Its last round gave no value: {_told(problem)}.")
+def _lost(problems: Sequence[_Problem]) -> Iterator[Reason]:
+    """Say which rounds gave no value, and why; what all tests of a round lost together is told once for all."""
+    by_reason: dict[str, list[int]] = {}
+    for problem in problems:
+        if problem.alone and problem.test.problem is not None:
+            by_reason.setdefault(problem.test.problem, []).append(problem.round_number)
+    for why, numbers in by_reason.items():
+        yield reason("time", "warns", f"{_rounds(numbers)} gave no value: {why}.")
+
+
+def _rounds(numbers: Sequence[int]) -> str:
+    return f"Round{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def _told(problem: _Problem) -> str:
@@ -178,10 +212,19 @@ def _failed_on_head(problem: _Problem) -> bool:
     return problem.test.problem_side == "head" and problem.test.problem_outcome in _BREAKS
 
 
-def _problems(rounds: Sequence[LockstepRound]) -> dict[str, _Problem]:
-    """Find the tests whose last round gave no value."""
-    last = {test.key: _Problem(round_number=done.number, test=test) for done in rounds for test in done.tests}
-    return {key: problem for key, problem in last.items() if problem.test.problem is not None}
+def _problems(rounds: Sequence[LockstepRound]) -> dict[str, list[_Problem]]:
+    """Find the rounds that gave no value, by test key."""
+    last = {test.key: done.number for done in rounds for test in done.tests}
+    found: dict[str, list[_Problem]] = {}
+    for done in rounds:
+        alike = Counter(test.problem for test in done.tests if test.problem_side is None)
+        for test in done.tests:
+            if test.problem is not None:
+                is_last = last[test.key] == done.number
+                alone = test.problem_side is not None or alike[test.problem] < _FEWEST_TOGETHER
+                problem = _Problem(round_number=done.number, test=test, alone=alone, last=is_last)
+                found.setdefault(test.key, []).append(problem)
+    return found
 
 
 def _compared(
@@ -206,14 +249,19 @@ def _compared(
     )
 
 
-def _remarks(record: AbRecord, times: Mapping[str, RoundTimes]) -> Iterator[str]:
+def _remarks(record: AbRecord, times: Mapping[str, RoundTimes], order: Sequence[str]) -> Iterator[str]:
     """What holds for the rounds as a whole."""
     related = autocorrelation(
-        {key: [value.log_ratio for _, value in sorted(of.values.items())] for key, of in times.items()}
+        {key: [value.log_ratio for _, value in sorted(of.values.items())] for key, of in times.items()},
+        rounds={key: sorted(of.values) for key, of in times.items()},
     )
     if related.sentence is not None:
         yield related.sentence
+    cold = what_ran_before(record.rounds, order)
+    if cold is not None:
+        yield cold
     yield from _unpinned(record)
+    yield from _lost_together(record.rounds)
     told: dict[str, list[int]] = {}
     for done in record.rounds:
         for remark in done.remarks:
@@ -223,16 +271,26 @@ def _remarks(record: AbRecord, times: Mapping[str, RoundTimes]) -> Iterator[str]
         yield f"{where}{remark}"
 
 
+def _lost_together(rounds: Sequence[LockstepRound]) -> Iterator[str]:
+    """Say of a round which gave nothing of several tests, for one reason that none of them has, what it was."""
+    for done in rounds:
+        alike = Counter(test.problem for test in done.tests if test.problem_side is None and test.problem is not None)
+        for why, count in alike.items():
+            if count >= _FEWEST_TOGETHER and why not in done.remarks:
+                yield f"round {done.number} gave no value of {counted(count, 'test')}: {why}"
+
+
 def _unpinned(record: AbRecord) -> Iterator[str]:
     """Say where the two sides of a test did not, or may not, have measured on the same cores."""
-    visits = [visit for done in record.rounds for test in done.tests for visit in test.visits]
+    drawn = [done for done in record.rounds if done.cpus is not None]  # of the others, a remark says why
+    visits = [visit for done in drawn for test in done.tests for visit in test.visits]
     unknown = sum(visit.cpus is None for visit in visits)
     if unknown:
         share = f"{unknown} of {len(visits)} visits"
         yield f"both sides may have run on other cores in {share}, and what cores differ by is then in the values"
     other = [
         f"{test.node_id} (round {done.number})"
-        for done in record.rounds
+        for done in drawn
         for test in done.tests
         if len({visit.cpus for visit in test.visits if visit.cpus is not None}) > 1
     ]

@@ -63,7 +63,8 @@ class Decision:
     test that is not decided needs more rounds than there are. ``rounds`` values are behind it. ``spread`` is their
     standard deviation, ``None`` for a single one. ``lower`` and ``upper`` are one-sided bounds at ``level_lower`` and
     ``level_upper``. ``smallest_visible`` is the mean from which this test would have been called ``regressed``, had
-    all values been shifted alike. ``note`` says what kept the verdict from being another one; often empty.
+    all values been shifted alike; ``None`` where so few rounds call nothing so, which takes ``rounds_to_reject``.
+    ``note`` says what kept the verdict from being another one; often empty.
     """
 
     verdict: Verdict
@@ -75,7 +76,8 @@ class Decision:
     upper: float
     level_lower: float
     level_upper: float
-    smallest_visible: float
+    smallest_visible: float | None
+    rounds_to_reject: int
     note: str
 
 
@@ -110,6 +112,23 @@ def decide(
     return {key: settled[key] for key in tests}
 
 
+def levels_at_the_end(
+    count: int, *, shared_by: int, settings: JudgeSettings, looks: tuple[int, ...]
+) -> tuple[float | None, float]:
+    """Return the levels of both ends of an interval if the rounds end at ``count``, nothing having been rejected.
+
+    The lower one is ``None`` where so few rounds reject nothing.
+
+    Raises:
+        ValueError: there is no look at so few, or so many, rounds.
+    """
+    if not looks[0] <= count <= looks[-1]:
+        raise ValueError(f"rounds are looked at from {looks[0]} to {looks[-1]}, not at {count!r}")
+    rule, look = _Rule(shared_by, looks), _Look((0.0,) * count, settings, last=True)
+    lower = None if rule.accepts_only(count, settings) else rule.lower_level(look, 0)
+    return lower, rule.upper_level(look)
+
+
 class _Look(NamedTuple):
     """One test when it is examined. After the ``last`` look no other comes, planned or not."""
 
@@ -124,9 +143,12 @@ class _Rule(NamedTuple):
     shared_by: int
     looks: tuple[int, ...]
 
-    def accepts_only(self, count: int, settings: JudgeSettings) -> bool:
+    def rounds_to_reject(self, settings: JudgeSettings) -> int:
         shared = settings.level / self.shared_by < LEVEL_FOR_FEWEST_ROUNDS
-        return shared and count < FEWEST_ROUNDS_AT_A_SHARED_LEVEL
+        return max(self.looks[0], FEWEST_ROUNDS_AT_A_SHARED_LEVEL if shared else 0)
+
+    def accepts_only(self, count: int, settings: JudgeSettings) -> bool:
+        return count < self.rounds_to_reject(settings)
 
     def lower_level(self, look: _Look, rejected: int) -> float:
         """Give the level of the lower end, with so many tests rejected already.
@@ -199,7 +221,8 @@ def _judged(look: _Look, rule: _Rule, rejected: int) -> Decision:
         upper=mean + above,
         level_lower=level_lower,
         level_upper=level_upper,
-        smallest_visible=below + math.log1p(settings.tolerance),
+        smallest_visible=None if rule.accepts_only(count, settings) else below + math.log1p(settings.tolerance),
+        rounds_to_reject=rule.rounds_to_reject(settings),
         note=note,
     )
 
@@ -225,7 +248,9 @@ def _verdict(look: _Look, rule: _Rule, by_interval: Verdict) -> tuple[Verdict, s
         return "inconclusive", f"not enough rounds for a verdict ({count} of at least {rule.looks[0]}){noise}"
     if by_interval not in ("regressed", "improved") or not rule.accepts_only(count, look.settings):
         return by_interval, ""
-    fewer = f"fewer than {FEWEST_ROUNDS_AT_A_SHARED_LEVEL} rounds can only accept in a suite of {rule.shared_by} tests"
+    share = f"{100 * look.settings.level:.3g} %" + (f", shared by {rule.shared_by} tests" if rule.shared_by > 1 else "")
+    fewer = f"at a level below {100 * LEVEL_FOR_FEWEST_ROUNDS:g} % for each test ({share}), fewer than "
+    fewer += f"{FEWEST_ROUNDS_AT_A_SHARED_LEVEL} rounds can only accept"
     accepted = by_interval == "improved" and (look.last or count == rule.looks[-1])
     return "not regressed" if accepted else "inconclusive", f"{by_interval} by its interval, but {fewer}"
 

@@ -33,11 +33,13 @@ def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
     return f"{_significant(samples_per_step * _NS_PER_S / ns)} samples/s"
 
 
-def format_visible(ratio: float) -> str:
+def format_visible(ratio: float | None) -> str:
     """Say which slowdown a comparison could have seen; beyond a factor of 20 the number says no more than that.
 
-    A small one is given in percent: of ``1.03x``, a third would be rounding.
+    A small one is given in percent: of ``1.03x``, a third would be rounding. ``None`` is no slowdown whatever.
     """
+    if ratio is None:
+        return "too few rounds to call any slowdown"
     if ratio > LARGEST_VISIBLE:
         return f"blind to anything below {LARGEST_VISIBLE}x"
     size = f"{100 * (ratio - 1):.2g} %" if ratio < _IN_PERCENT else f"{ratio:.2f}x"

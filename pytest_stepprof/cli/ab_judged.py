@@ -13,6 +13,7 @@ from pytest_stepprof.analysis.compare import judged_as
 from pytest_stepprof.analysis.more_rounds import what_would_decide
 from pytest_stepprof.analysis.renames import rename_hints
 from pytest_stepprof.analysis.round_times import RoundTimes
+from pytest_stepprof.analysis.round_waiting import waiting_by_round
 from pytest_stepprof.analysis.sides import CheckedSides, Judgement, judge_sides
 from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
@@ -148,6 +149,7 @@ def _hints(sides: ComparableSides, judgement: Judgement, record: AbRecord) -> Hi
             decided = judgement.times[test.key].decided
             remedies[test.key] = what_would_decide(decided, judged_as(now[test.key], {}), record)
     gone = [before[key] for key in judgement.comparison.missing]
+    added = [one for one in sides.head.measurements if one.test.key not in before]
     skipped = {
         one.test.key: f"head skipped it ({sides.skipped[one.test.node_id]})"
         for one in gone
@@ -156,8 +158,10 @@ def _hints(sides: ComparableSides, judgement: Judgement, record: AbRecord) -> Hi
     return Hints(
         where=where,
         remedies=remedies,
-        missing={**rename_hints(gone, sides.head.measurements), **skipped},
+        missing={**rename_hints(gone, added), **skipped},
         remarks=judgement.remarks,
+        lead=judgement.lead,
+        shown={one.test.key: one.test.node_id for one in gone},
     )
 
 
@@ -169,7 +173,8 @@ def _rounds(judgement: Judgement, head: Session) -> tuple[Block, ...]:
     }
     controls = {shown[key]: [control.sentence for control in of.controls] for key, of in judgement.times.items()}
     far = {shown[key]: _outliers_text(of) for key, of in judgement.times.items()}
-    return round_blocks(values, controls, far)
+    waited = {shown[key]: waiting_by_round(of.values) for key, of in judgement.times.items()}
+    return round_blocks(values, controls, far, {name: text for name, text in waited.items() if text is not None})
 
 
 def _outliers_text(times: RoundTimes) -> str:

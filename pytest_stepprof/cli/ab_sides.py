@@ -1,6 +1,7 @@
 """The two sides of ``stepprof ab``: as the person named them, as git knows them, and what to know about both."""
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pytest_stepprof.ab.binaries import binary_facts, binary_remarks
 from pytest_stepprof.ab.check import CheckPass
 from pytest_stepprof.ab.checkouts import Checkouts
 from pytest_stepprof.ab.imported import same_files, shared_files
+from pytest_stepprof.ab.surroundings import kept_memory
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.lockstep import NamedCommit
@@ -70,6 +72,12 @@ def facts_of(sides: NamedSides, checkouts: Checkouts, check: CheckPass, more: tu
         facts.append(f"head's test files on base (--tests own leaves base's): {names}")
     for side, run in ((checkouts.base, check.base), (checkouts.head, check.head)):
         facts += binary_facts(run.modules, side, checkouts)
+    kept = kept_memory(os.environ)
+    if kept:
+        facts.append(
+            f"glibc's allocator keeps its memory on both sides ({', '.join(kept)}): page faults of memory that it "
+            "would have given back are not in the times (any variable of your own that begins with MALLOC_ stops that)"
+        )
     return (*facts, *more)
 
 

@@ -60,9 +60,11 @@ class TimeComparison(Record, frozen=True, kw_only=True):
 
     ``ratio`` is after / before (above 1 is slower), whatever the unit in which it is shown. The interval covers
     with ``1 - 2 * level_per_test``; ``smallest_visible_ratio`` is the slowdown that this comparison could have
-    called ``regressed`` had the medians been exactly that far apart. ``noise`` says where the interval comes from.
+    called ``regressed`` had the medians been exactly that far apart, ``None`` where it could call nothing so
+    (``noise`` says why). ``noise`` says where the interval comes from.
     Where the two ends have levels of their own, ``level_per_test`` is the lower end's and ``level_upper`` the upper's;
-    ``rounds`` is how many rounds of fresh processes are behind it (``None``: two sessions were compared).
+    ``rounds`` is how many rounds of fresh processes are behind it (``None``: two sessions were compared). The levels
+    are then those of one look at the rounds: all looks together hold what the rules say (``JudgeSettings.level``).
     """
 
     before_ns: float
@@ -72,7 +74,7 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     ratio_upper: float
     level_per_test: float
     tests_sharing_level: int
-    smallest_visible_ratio: float
+    smallest_visible_ratio: float | None
     noise: str
     verdict: Verdict
     level_upper: float | None = None

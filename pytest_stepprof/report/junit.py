@@ -68,10 +68,12 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
 
 
 def _timed(time: TimeComparison) -> list[tuple[str, str]]:
-    return [
+    found = [
         ("stepprof_baseline_median_ns", f"{time.before_ns:.0f}"),
         ("stepprof_ratio", f"{time.ratio:.6g}"),
         ("stepprof_ratio_lower", f"{time.ratio_lower:.6g}"),
         ("stepprof_ratio_upper", f"{time.ratio_upper:.6g}"),
-        ("stepprof_smallest_visible_ratio", f"{time.smallest_visible_ratio:.6g}"),
     ]
+    if time.smallest_visible_ratio is not None:
+        found.append(("stepprof_smallest_visible_ratio", f"{time.smallest_visible_ratio:.6g}"))
+    return found

@@ -10,26 +10,36 @@ _ABOUT = (
     "1 %. Their mean and spread (standard deviation) give the interval."
 )
 
+_OUTLIERS = "Outliers (beyond Tukey's fences; all of them are used)"
+_WAITING = "Waiting for a core, taken off (of base's time and of head's, where it was above 2 %)"
+
 
 def round_blocks(
-    values: Mapping[str, Mapping[int, float]], controls: Mapping[str, Sequence[str]], outliers: Mapping[str, str]
+    values: Mapping[str, Mapping[int, float]],
+    controls: Mapping[str, Sequence[str]],
+    outliers: Mapping[str, str],
+    waiting: Mapping[str, str],
 ) -> tuple[Block, ...]:
-    """Show each test's log-ratio by round, then what its null controls say, then which samples lie far from the others.
+    """Show each test's log-ratio by round, then what its null controls say, and what was labelled or taken off.
 
-    Tests are given by the name to show.
-
-    Without any value there is nothing to show.
+    Tests are given by the name to show. Without any value there is nothing to show.
     """
     if not values:
         return ()
     rounds = sorted({number for of in values.values() for number in of})
-    said = tuple(Text(f"{test}: {sentence}") for test, sentences in controls.items() for sentence in sentences)
-    null = (Heading(Text("What has to be zero"), level=2), Bullets(said)) if said else ()
-    far = tuple(Text(f"{test}: {counts}") for test, counts in outliers.items())
-    labelled = (
-        (Heading(Text("Outliers (beyond Tukey's fences; all of them are used)"), level=2), Bullets(far)) if far else ()
+    null = [f"{test}: {sentence}" for test, sentences in controls.items() for sentence in sentences]
+    return (
+        Heading(Text("Rounds")),
+        Paragraph(Text(_ABOUT)),
+        _table(values, rounds),
+        *_listed("What has to be zero", null),
+        *_listed(_OUTLIERS, [f"{test}: {counts}" for test, counts in outliers.items()]),
+        *_listed(_WAITING, [f"{test}: {shares}" for test, shares in waiting.items()]),
     )
-    return Heading(Text("Rounds")), Paragraph(Text(_ABOUT)), _table(values, rounds), *null, *labelled
+
+
+def _listed(title: str, items: Sequence[str]) -> tuple[Block, ...]:
+    return (Heading(Text(title), level=2), Bullets(tuple(map(Text, items)))) if items else ()
 
 
 def _table(values: Mapping[str, Mapping[int, float]], rounds: Sequence[int]) -> Table:

@@ -1,7 +1,7 @@
 """The report of ``stepprof ab``: what a reviewer of a change reads first stands first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_stepprof.analysis.compare import judged_as
 from pytest_stepprof.analysis.listing import counted, first_few
@@ -28,6 +28,11 @@ _WORDS: tuple[Verdict, ...] = (
     "not comparable",
     "no baseline",
 )
+_PROMISES: tuple[tuple[Verdict, str], ...] = (
+    ("regressed", "slower by more than {tolerance}, at a level of {level} for all tests and looks together"),
+    ("improved", "faster by more than {tolerance}, at a level of {level} for each test"),
+    ("not regressed", "no slowdown above {limit}, at a level of {level} for each test"),
+)
 _STANDS = ("improved", "not regressed")
 _RATIO_TONES: dict[Verdict, Tone] = {"regressed": "bad", "improved": "good", "not regressed": "plain"}
 
@@ -37,13 +42,16 @@ class Hints:
     """What the report says beside the verdicts.
 
     ``where`` (by test key) is where a regression went, ``remedies`` (by key) what would decide a test that is open,
-    ``missing`` (by key) what became of a test that only base has. ``remarks`` hold for the comparison as a whole.
+    ``missing`` (by key) what became of a test that only base has, ``shown`` (by key) its name. ``lead`` has to be known
+    before any verdict is read, ``remarks`` hold for the comparison as a whole.
     """
 
     where: Mapping[str, Sequence[str]]
     remedies: Mapping[str, str]
     missing: Mapping[str, str]
     remarks: Sequence[str]
+    lead: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,7 @@ def sides_report(
     verbosity: int,
     behind: Sequence[Block] = (),
 ) -> Document:
-    """Arrange a comparison of two sides: the table of verdicts, what failed, what is open, the rest, then the facts.
+    """Arrange a comparison of two sides: verdicts, what failed, what is open, what was not judged, the rest, the facts.
 
     ``head`` is the checked session of head, which knows the tests' units. ``behind`` are blocks for the end.
     """
@@ -77,16 +85,18 @@ def sides_report(
     known = _Known(measurements=measurements, hints=hints)
     tests = sorted(comparison.tests, key=_urgency)
     blocks: list[Block] = [
+        *((Paragraph(Text(hints.lead, tone="attention")),) if hints.lead else ()),
         _verdict_table(tests, known),
         *_legend(tests, measurements),
         *_bullets([Text(remark, tone="attention") for remark in (*hints.remarks, *record.remarks)]),
         *_in_full("Failed", [test for test in tests if failed(test)], known),
         *_in_full("Regressed, but no gate fails", [test for test in tests if _warned(test)], known),
-        *_others("Not judged", [test for test in tests if _open(test)], known, verbosity),
+        *_others("Not decided", [test for test in tests if _open(test)], known, verbosity),
+        *_others("Not judged", [test for test in tests if _unjudged(test)], known, verbosity),
         *_others("The others", [test for test in tests if _stands(test)], known, verbosity),
         *_missing_part(comparison, hints),
         Heading(Text("What was compared")),
-        Bullets(tuple(Text(fact) for fact in facts(record))),
+        Bullets(tuple(Text(fact) for fact in _facts(record))),
         *behind,
     ]
     return Document(title=Text(_title(record, comparison)), blocks=tuple(blocks))
@@ -103,17 +113,22 @@ def _verdict_table(tests: Sequence[TestComparison], known: _Known) -> Table:
 
 
 def _legend(tests: Sequence[TestComparison], measurements: Mapping[str, Measurement]) -> Iterator[Block]:
-    """Say what ``not regressed`` promises, and to which error."""
-    kept = [test.key for test in tests if test.verdict == "not regressed" and test.key in measurements]
-    judges = {judged_as(measurements[key], {}) for key in kept}
-    limits = sorted({f"{100 * judge.limit:.3g} %" for judge in judges})
-    levels = sorted({f"{100 * judge.level:.3g} %" for judge in judges})
-    if limits:
-        promise = f"no slowdown above {' or '.join(limits)}, at a level of {' or '.join(levels)} for each test"
-        yield Paragraph(Text(f"not regressed: {promise}", tone="muted"))
+    """Say what each verdict on time promises, and to which error: of all tests together, or of each."""
+    promises = []
+    for verdict, promise in _PROMISES:
+        keys = [test.key for test in tests if test.time is not None and test.time.verdict == verdict]
+        judges = [judged_as(measurements[key], {}) for key in keys if key in measurements]
+        if judges:
+            tolerance, limit, level = (
+                " or ".join(sorted({f"{100 * value:.3g} %" for value in values}))
+                for values in zip(*((one.tolerance, one.limit, one.level) for one in judges), strict=True)
+            )
+            promises.append(f"{verdict}: {promise.format(tolerance=tolerance, limit=limit, level=level)}")
+    if promises:
+        yield Paragraph(Text("; ".join(promises), tone="muted"))
 
 
-def facts(record: AbRecord) -> Iterator[str]:
+def _facts(record: AbRecord) -> Iterator[str]:
     """Both commits, what was drawn, how long it took, and why it ended."""
     yield f"base: {_named(record.base)}"
     yield f"head: {_named(record.head)}"
@@ -227,7 +242,8 @@ def _missing_part(comparison: Comparison, hints: Hints) -> Iterator[Block]:
         return
     keys = sorted(comparison.missing, key=lambda key: key not in hints.missing)
     yield Heading(Text("Only on base"))
-    shown = [Text(f"{key}: {hints.missing.get(key, 'removed: head has not measured this test')}") for key in keys]
+    became = {key: hints.missing.get(key, "removed: head has not measured this test") for key in keys}
+    shown = [Text(f"{hints.shown.get(key, key)}: {became[key]}") for key in keys]
     rest = len(shown) - _NAMED
     yield Bullets((*shown[:_NAMED], *((Text(f"and {rest} more"),) if rest > 0 else ())))
 
@@ -253,7 +269,11 @@ def _stands(test: TestComparison) -> bool:
 
 
 def _open(test: TestComparison) -> bool:
-    return not failed(test) and not _warned(test) and not _stands(test)
+    return not failed(test) and test.verdict == "inconclusive"
+
+
+def _unjudged(test: TestComparison) -> bool:
+    return not (failed(test) or _warned(test) or _stands(test) or _open(test))
 
 
 def _named(side: NamedCommit) -> str:

@@ -1,7 +1,9 @@
 """``stepprof ab`` with its processes replaced: verdicts, exit codes, the report, and the files that it writes."""
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import msgspec
@@ -77,11 +79,11 @@ def called(repository, tmp_path, monkeypatch, capsys):
         (SAME, ("--strict",), 0, "not regressed: no slowdown above 5 %, at a level of 1 % for each test"),
         (SAME, (), 0, "stepprof ab: no test regressed (1 not regressed): the working tree against HEAD"),
         ([1 / ratio for ratio in SLOWER], (), 0, "1.07x faster"),
-        (NOISY, (), 0, "Neither a slowdown above 1 % nor its absence shows"),
-        ([1.4, 0.8] * 7 + [1.4], (), 0, "More rounds would hardly decide it"),
+        (NOISY, (), 0, "Neither a slowdown above 1 % nor the absence of one above 5 % shows"),
+        ([1.4, 0.8] * 7 + [1.4], (), 0, "Even 60 rounds might not decide it"),
         (NOISY, ("--strict",), 1, "inconclusive"),
         (SLOWER[:4], (), 0, "not enough rounds for a verdict (4 of at least 5)"),
-        (SLOWER[:4], (), 0, "About 5 rounds would decide it, if they go on as these did: --budget 10s"),
+        (SLOWER[:4], (), 0, "It takes 5 rounds to decide anything."),
     ],
 )
 def test_verdicts_become_exit_codes(called, ratios, arguments, code, said):
@@ -93,7 +95,8 @@ def test_verdicts_become_exit_codes(called, ratios, arguments, code, said):
     assert "visiting" not in err  # nobody looks at a line that moves
 
 
-def test_the_arguments_reach_the_rounds(called):
+def test_the_arguments_reach_the_rounds(called, monkeypatch):
+    monkeypatch.setattr("pytest_stepprof.cli.ab_arguments.usable_cpus", lambda: None)  # so that cores are not tried
     words = ("--budget=2m", "--max-rounds=8", "--seed=5", "--cpus=0,2-3", "--whole-processes", "--timeout=30s")
     code, out, _, (asked,) = called("HEAD", *words, "--", "-k", "step", ratios={KEY: SAME})
     assert code == 0
@@ -161,6 +164,40 @@ def test_failed_skipped_removed_renamed_and_new_tests_are_told(called):
     assert "t.py::d: no baseline: new: only head has this test" in out
     assert "t.py::c: may be u.py::c now (the same name in another file)" in out
     assert "t.py::e: head skipped it (no GPU)" in out
+
+
+def test_a_page_whose_rounds_could_call_no_slowdown_says_so_first(called):
+    both = session(measured(KEY), measured("t.py::b"))
+    ratios = {KEY: (1.2, 1.21, 1.19, 1.2, 1.205), "t.py::b": SAME}
+    code, out, *_ = called("HEAD", "--budget=4s", base=both, head=both, ratios=ratios)
+    assert code == 0
+    lead = "HEAD 5 rounds were too few to call any slowdown: that takes 8, where 2 tests share a level of 1 %"
+    assert f"{lead} (--budget 10s) test base head" in out
+    assert "About 8 rounds would probably decide it, if they go on as these did (--budget 10s)." in out
+
+
+def test_a_test_that_lost_a_parameter_set_is_hinted_at_as_no_test_that_is_still_there(called):
+    def sized(size):
+        one = measured(f"t.py::a[n={size}]")
+        test = changed(one.test, node_id=f"t.py::a[{size}]", qualified_name="a", parameters=(("n", size),))
+        return changed(one, test=test)
+
+    base, head = session(sized("64"), sized("128")), session(sized("128"))
+    _, out, *_ = called("HEAD", base=base, head=head, ratios={"t.py::a[n=128]": SAME})
+    assert "t.py::a[64]: removed: head has not measured this test" in out
+    _, out, *_ = called("HEAD", base=base, head=session(sized("128"), sized("96")), ratios={"t.py::a[n=128]": SAME})
+    assert "t.py::a[64]: may be t.py::a[96] now (the same function with other parameters)" in out
+
+
+def test_that_memory_is_kept_is_a_fact_unless_somebody_chose_otherwise(called, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "platform", "linux")
+    _, out, *_ = called("HEAD", ratios={KEY: SAME})
+    assert "keeps its memory on both sides (MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_)" in out
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    _, out, *_ = called("HEAD", ratios={KEY: SAME})
+    assert "keeps its memory" not in out
 
 
 def test_a_slowdown_that_may_only_warn_is_shown_and_is_no_failure(called):

@@ -119,6 +119,36 @@ def test_too_little_to_tell(rounds: Sequence[float]) -> None:
     assert (found.lag1, found.p_value, found.detected, found.sentence) == (None, None, False, None)
 
 
+def test_values_on_both_sides_of_a_lost_round_are_no_neighbours() -> None:
+    five = [
+        0.0,
+        2.0,
+        4.0,
+        3.0,
+        1.0,
+    ]  # deviations -2, 0, 2, 1, -1 of rounds 1, 2, 3, 5, 6: products 0, 0, -1, squares 10
+    rounds = {"a": [1, 2, 3, 5, 6, 7]}
+    by_hand = autocorrelation({"a": [*five, 2.0]}, rounds=rounds)
+    # Six deviations -2, 0, 2, 1, -1, 0; left are 0 * -2, 2 * 0, -1 * 1, 0 * -1, of five neighbours four.
+    assert by_hand.lag1 == pytest.approx((-1 / 10 + 4 / 5 / 6) / (4 / 5 * (1 - 3 / 6)))
+    assert autocorrelation({"a": five}, rounds={"a": [1, 2, 4, 5, 7]}).lag1 is None, "two neighbours are too few"
+    without = autocorrelation({"a": five, "b": five})
+    assert autocorrelation({"a": five, "b": five}, rounds={"a": range(3, 8), "b": range(3, 8)}) == without
+    with pytest.raises(ValueError, match="number of its round"):
+        autocorrelation({"a": five}, rounds={"a": [1, 2]})
+
+
+def test_lost_rounds_make_no_autocorrelation() -> None:
+    source, detected, found = np.random.default_rng(22), 0, []
+    for _ in range(300):
+        suite = _suite(source, 5, 15, coefficient=0.0, shared=0.5)
+        kept = {name: sorted(source.choice(15, size=11, replace=False).tolist()) for name in suite}
+        found.append(autocorrelation({name: [suite[name][n] for n in kept[name]] for name in suite}, rounds=kept))
+        detected += found[-1].detected
+    assert binomtest(detected, 300, 0.05, alternative="greater").pvalue > 1e-3
+    assert abs(float(np.mean([one.lag1 or 0.0 for one in found]))) < 0.06
+
+
 def test_tests_that_tell_nothing_do_not_count() -> None:
     alone = {"a": [0.0, 2.0, 4.0, 3.0, 1.0]}
     assert autocorrelation(alone) == autocorrelation({**alone, "b": [1.0] * 15, "c": [1.0, 2.0]})

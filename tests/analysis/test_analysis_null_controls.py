@@ -80,10 +80,10 @@ def test_unchanged_and_changed_code_alike_keep_all_controls(head: float) -> None
 @pytest.mark.parametrize(
     ("effects", "name", "words"),
     [
-        ({"base_later": 0.03}, "base against base", "base's later visit of a block took 1.03"),
-        ({"head_later": -0.03}, "head against head", "head's later visit of a block took 0.97"),
-        ({"second": 0.03}, "order", "whoever came second took 1.03"),
-        ({"drift": 0.06}, "drift", "head / base changed by a factor of 1.06"),
+        ({"base_later": 0.03}, "base against base", "Base's later visit of a block took 1.03"),
+        ({"head_later": -0.03}, "head against head", "Head's later visit of a block took 0.97"),
+        ({"second": 0.03}, "order", "Whoever came second took 1.03"),
+        ({"drift": 0.06}, "drift", "Head / base changed by a factor of 1.06"),
     ],
 )
 def test_each_effect_violates_its_control(effects: dict[str, float], name: str, words: str) -> None:
@@ -101,6 +101,7 @@ def test_only_a_violated_control_says_what_it_means() -> None:
     assert "(p 0." in kept
     assert "(p < 0.0001): one side's visit" in violated
     assert "reaches into the other's" not in kept
+    assert (kept[0], kept[-2:], violated[-2:]) == ("W", ").", "s.")
     assert "reaches into the other's" in violated
 
 
@@ -134,12 +135,17 @@ def test_a_machine_that_slows_down_is_no_drift_of_the_ratio() -> None:
     assert not _controls(rounds)["drift"].violated
 
 
-@pytest.mark.parametrize(("count", "p_value"), [(2, None), (3, 1 / 3), (6, 1 / 360)])
-def test_drift_of_few_rounds_has_the_p_of_their_orders(count: int, p_value: float | None) -> None:
+@pytest.mark.parametrize(("count", "p_value"), [(3, 1 / 3), (6, 1 / 360)])
+def test_drift_of_few_rounds_has_the_p_of_their_orders(count: int, p_value: float) -> None:
     control = _controls(_rounds(count, drift=0.5))["drift"]
-    assert control.p_value == (None if p_value is None else pytest.approx(p_value))
+    assert control.p_value == pytest.approx(p_value)
+    assert control.size == pytest.approx(math.exp(0.5), rel=0.01)
     assert not control.violated
-    assert ("too few rounds" in control.sentence) == (p_value is None)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_drift_of_fewer_than_three_rounds_is_not_stated(count: int) -> None:
+    assert tuple(_controls(_rounds(count, drift=0.5))) == _NAMES[:3]
 
 
 def test_one_round_has_sizes_and_no_p() -> None:
@@ -204,7 +210,7 @@ def test_every_tenth_step_slow_is_told_though_medians_do_not_see_it(side: str, r
     told = mean_disagreement(_with_slow_samples(5, side, 10), tolerance=0.01)
     assert told is not None
     assert f"some of {side}'s steps are much slower" in told
-    assert f"the mean step says {ratio}" in told
+    assert f"The mean step says {ratio}" in told
     assert "the median step 1.0" in told or "the median step 0.99" in told
 
 

@@ -8,9 +8,10 @@ from ab_records import DIFFER, EQUAL, KEY, ab_record, around, checked, measured,
 from lockstep_rounds import lockstep_round, round_of_test
 
 from pytest_stepprof.analysis.looks import looks_until
-from pytest_stepprof.analysis.sides import judge_sides, side_name, timed_tests
+from pytest_stepprof.analysis.sides import judge_sides, timed_tests
 from pytest_stepprof.record.lockstep import NamedCommit, TestRound
 from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.record.turns import Begun
 
 changed = msgspec.structs.replace
 SLOWER = (1.07, 1.071, 1.069, 1.07, 1.0705, 1.0695, 1.07, 1.071)
@@ -39,7 +40,12 @@ def said(test, gate="time"):
         ),
         ([1 / ratio for ratio in SLOWER], "improved", (), "Faster by more than the tolerance of 1 %"),
         (SAME, "not regressed", (), "No slowdown above 5 %"),
-        (around(1.0, 0.2, 15), "inconclusive", (), "Neither a slowdown above 1 % nor its absence shows"),
+        (
+            around(1.0, 0.2, 15),
+            "inconclusive",
+            (),
+            "Neither a slowdown above 1 % nor the absence of one above 5 % shows",
+        ),
         (SLOWER[:4], "inconclusive", (), "not enough rounds for a verdict (4 of at least 5)"),
     ],
 )
@@ -66,7 +72,9 @@ def test_the_ends_have_levels_of_their_own_and_the_report_says_so():
     for test in judge_sides(checked(both, both), record).comparison.tests:
         assert (test.verdict, test.time.rounds) == ("regressed", 8)
         assert test.time.level_per_test < test.time.level_upper
-        assert "below, 1 % shared by 10 tests" in said(test)[0]
+        levels = said(test)[0].partition("(")[2]
+        assert "% below, of all looks and 10 tests 1 %; 0." in levels
+        assert "% above, of all looks 1 %; t interval over 8 rounds" in levels
 
 
 def test_outputs_counters_and_conditions_come_from_the_check():
@@ -177,7 +185,32 @@ def test_reads_of_a_side_that_went_on_meanwhile_are_not_comparable(ratios):
 def test_rounds_that_came_before_a_problem_on_base_still_count():
     test = one(ab_record(rounds=rounds({KEY: (*around(1.0, 0.08, 6), None)})))
     assert test.time.rounds == 6
-    assert "Its last round gave no value: in round 7, base failed it: no luck." in said(test)
+    assert "Round 7 gave no value: base failed it: no luck." in said(test)
+
+
+@pytest.mark.parametrize("lost", [(3,), (2, 3)])
+def test_rounds_that_were_lost_in_the_middle_are_told(lost):
+    ratios = [None if number in lost else ratio for number, ratio in enumerate(around(1.0, 0.08, 7), 1)]
+    test = one(ab_record(rounds=rounds({KEY: ratios})))
+    assert test.time.rounds == 7 - len(lost)
+    named = f"Round{'s' * (len(lost) > 1)} {', '.join(map(str, lost))} gave no value: base failed it: no luck."
+    assert [reason.weight for reason in test.reasons if reason.text == named] == ["warns"]
+
+
+def test_what_several_tests_lost_together_is_told_once_and_not_by_each():
+    keys = ("t.py::a", "t.py::b")
+    first, second, *others = rounds(dict.fromkeys(keys, SAME))
+    lost = tuple(
+        TestRound(key=key, node_id=key, problem="base's process ended (signal 9)", problem_outcome="process")
+        for key in keys
+    )
+    record = ab_record(tests_sharing_level=2, rounds=(first, changed(second, tests=lost), *others))
+    both = session(*map(measured, keys))
+    judged = judge_sides(checked(both, both), record)
+    assert judged.remarks == ("round 2 gave no value of 2 tests: base's process ended (signal 9)",)
+    assert not [text for test in judged.comparison.tests for text in said(test) if "gave no value" in text]
+    (alone,) = judge_sides(BOTH, ab_record(rounds=(first, changed(second, tests=lost[:1]), *others))).comparison.tests
+    assert "Round 2 gave no value: base's process ended (signal 9)." in said(alone)
 
 
 def test_without_any_round_the_reason_of_their_end_is_the_tests():
@@ -191,7 +224,7 @@ def test_a_level_that_was_shared_stays_shared_by_tests_that_gave_nothing():
     record = ab_record(tests_sharing_level=2, rounds=rounds({"t.py::a": SLOWER[:5], "t.py::b": [None] * 5}))
     first, second = judge_sides(checked(both, both), record).comparison.tests
     assert (first.verdict, second.verdict) == ("inconclusive", "not comparable")
-    assert "can only accept in a suite of 2 tests" in said(first)[0]
+    assert "(1 %, shared by 2 tests), fewer than 8 rounds can only accept" in said(first)[0]
 
 
 def test_doubts_about_the_values_are_told_and_change_no_verdict():
@@ -239,8 +272,137 @@ def test_rounds_that_resemble_the_ones_before_are_reported():
 
 def test_base_is_named_once():
     record = ab_record()
-    assert side_name(record) == "main (bbbbbbbbbbbb)"
-    assert side_name(changed(record, base=NamedCommit(name="b" * 12, commit=record.base.commit))) == "b" * 12
+    by_commit = changed(record, base=NamedCommit(name="b" * 12, commit=record.base.commit))
+    names = [judge_sides(BOTH, one).comparison.baseline for one in (record, by_commit)]
+    assert names == ["main (bbbbbbbbbbbb)", "b" * 12]
+
+
+@pytest.mark.parametrize(("count", "seen"), [(4, False), (5, False), (7, False), (8, True)])
+def test_no_slowdown_is_said_to_be_visible_before_one_could_be_called(count, seen):
+    both = session(measured("t.py::a"), measured("t.py::b"))
+    drawn = {"t.py::a": around(1.1, 0.1, count), "t.py::b": around(1.0, 0.1, count, seed=2)}
+    judged = judge_sides(checked(both, both), ab_record(tests_sharing_level=2, rounds=rounds(drawn)))
+    for test in judged.comparison.tests:
+        assert (test.time.smallest_visible_ratio is not None) is seen
+        assert ("could have seen" in said(test)[0], "too few rounds to call any slowdown" in said(test)[0]) == (
+            seen,
+            not seen,
+        )
+        assert ("it takes 8 rounds to call one" in said(test)[0]) == (5 <= count < 8)
+    assert judged.lead.startswith(f"{count} rounds were too few to call any slowdown: that takes 8") is not seen
+
+
+def test_an_accepted_test_does_not_say_what_a_slower_one_would_have_met():
+    both = session(measured("t.py::a"), measured("t.py::b"))
+    record = ab_record(tests_sharing_level=2, rounds=rounds(dict.fromkeys(("t.py::a", "t.py::b"), SAME)))
+    judged = judge_sides(checked(both, both), record)
+    assert [test.verdict for test in judged.comparison.tests] == ["not regressed"] * 2
+    assert "too few rounds" not in " ".join(map(str, judged.comparison.tests))
+    assert judged.lead == ""
+
+
+def cold(key):
+    return measured(key, scenario=changed(measured().scenario, question="cold start"))
+
+
+def test_tests_about_a_cold_start_come_first():
+    both = session(measured("t.py::a"), cold("t.py::b"), measured("t.py::c"), cold("t.py::d"))
+    assert list(timed_tests(checked(both, both))) == ["t.py::b", "t.py::d", "t.py::a", "t.py::c"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("lock-step", "t.py::d after t.py::b in rounds 1, 2, first in round 3 (what differs by round"),
+        ("whole processes", "t.py::b after t.py::a; t.py::d after t.py::a, t.py::b in rounds 1, 2, after t.py::a in"),
+    ],
+)
+def test_what_ran_before_a_cold_start_is_told(mode, told):
+    both = session(measured("t.py::a"), cold("t.py::b"), cold("t.py::d"))
+    all_three = rounds({"t.py::b": SAME, "t.py::d": SAME, "t.py::a": SAME})[:3]
+    done = [
+        changed(one, tests=tuple(changed(test, cold_start_only=test.key != "t.py::a") for test in one.tests))
+        for one in all_three
+    ]
+    done[2] = changed(done[2], tests=done[2].tests[1:])
+    record = ab_record(tests_sharing_level=3, mode=mode, rounds=tuple(done))
+    (remark,) = [text for text in judge_sides(checked(both, both), record).remarks if "cold start" in text]
+    assert told in remark
+    alone = judge_sides(checked(both, both), changed(record, rounds=tuple(done[2:]), mode="lock-step"))
+    assert not [text for text in alone.remarks if "cold start" in text]
+
+
+def not_moved(base, head):
+    """Eight rounds in which these tensors of each side stayed."""
+
+    def begun(side, why):
+        one = Begun(restore_ns=1, iterator_ns=None, warmup_ns=(1,), moved_bytes=0 if why else 64, not_moved=why)
+        return changed(side, begun=(one, one))
+
+    def moved(test):
+        return changed(test, base=begun(test.base, base), head=begun(test.head, head))
+
+    return tuple(changed(done, tests=tuple(map(moved, done.tests))) for done in rounds({KEY: SAME}))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "weight", "text"),
+    [
+        (None, None, None, ""),
+        ("lent: 1 tensor", "lent: 1 tensor", "informs", "at their addresses within a round (lent: 1 tensor)."),
+        (None, "lent: 1 tensor", "warns", "On base: none. On head: lent: 1 tensor."),
+        ("lent: 1 tensor", None, "warns", "On base: lent: 1 tensor. On head: none."),
+        ("lent: 1 tensor", "lent: 2 tensors", "warns", "On base: lent: 1 tensor. On head: lent: 2 tensors."),
+    ],
+)
+def test_tensors_that_stayed_where_they_were_are_told_and_warn_where_sides_differ(base, head, weight, text):
+    test = one(ab_record(rounds=not_moved(base, head)))
+    found = [reason for reason in test.reasons if "stayed at their addresses" in reason.text]
+    assert [reason.weight for reason in found] == ([] if weight is None else [weight])
+    assert all(reason.text.endswith(text) for reason in found)
+    assert test.verdict == "not regressed"
+
+
+def waited(ratios, base, head):
+    """Rounds of which so much of each sample was waiting for a core; ``None`` where nobody knows."""
+
+    def of_visit(visit):
+        share = head if visit.side == "head" else base
+        if share is None:
+            return visit
+        visited = visit.visited
+        longer = tuple(round(sample / (1 - share)) for sample in visited.samples_ns)
+        lost = tuple(long - sample for long, sample in zip(longer, visited.samples_ns, strict=True))
+        return changed(visit, visited=changed(visited, samples_ns=longer, waited_ns=lost, worked_alone=True))
+
+    return tuple(
+        changed(done, tests=tuple(changed(test, visits=tuple(map(of_visit, test.visits))) for test in done.tests))
+        for done in rounds({KEY: ratios})
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "base", "head", "told"),
+    [
+        (SAME, 0.12, 0.14, "less waiting for a core: 12 % of base's time, 14 % of head's"),
+        (SAME, 0.01, 0.03, "less waiting for a core: 1 % of base's time, 3 % of head's"),
+        (SAME, 0.01, 0.019, None),
+        (SAME, None, None, None),
+        (around(1.0, 0.1, 15), None, None, "could not be taken off: several threads or processes were at work (OMP"),
+        (around(1.0, 0.1, 15), 0.0, 0.0, None),
+    ],
+)
+def test_what_was_taken_off_as_waiting_is_told_with_its_size(ratios, base, head, told):
+    test = one(ab_record(rounds=waited(ratios, base, head)))
+    assert test.time.ratio == pytest.approx(1.0, abs=0.09)
+    assert ("waiting for a core" in test.time.noise) == (told is not None)
+    assert told is None or told in test.time.noise
+
+
+def test_rounds_of_which_nothing_is_known_of_waiting_are_counted():
+    known, unknown = waited(SAME, 0.2, 0.2), waited(SAME, None, None)
+    test = one(ab_record(rounds=(*known[:3], *unknown[3:])))
+    assert "20 % of base's time, 20 % of head's, in 3 of 5 rounds" in test.time.noise
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scipy.stats import ttest_1samp
 
 from pytest_stepprof.analysis.group_sequential import last_level, nominal_levels
 from pytest_stepprof.analysis.session_noise import NOISE_DESCRIPTION, log_ratio_half_width
-from pytest_stepprof.analysis.suite_decision import LOOKS, Decision, TestValues, decide
+from pytest_stepprof.analysis.suite_decision import LOOKS, Decision, TestValues, decide, levels_at_the_end
 from pytest_stepprof.record.settings import JudgeSettings
 
 _SETTINGS = JudgeSettings()
@@ -98,8 +98,42 @@ def test_the_interval_is_the_one_of_scipy_at_the_levels_of_the_look() -> None:
 
 def test_the_smallest_visible_mean_is_where_the_verdict_turns() -> None:
     visible = one(exactly(0.0, 0.05, 6), ended=True).smallest_visible
+    assert visible is not None
     for mean, verdict in ((visible - 1e-9, "inconclusive"), (visible + 1e-9, "regressed")):
         assert one(exactly(mean, 0.05, 6), ended=True).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("count", "shared_by", "level", "rounds_to_reject"),
+    [(4, 1, 0.01, 5), (5, 1, 0.01, 5), (5, 2, 0.01, 8), (7, 10, 0.01, 8), (8, 10, 0.01, 8), (7, 1, 0.005, 8)],
+)
+def test_where_nothing_can_be_rejected_no_slowdown_is_said_to_be_visible(
+    count: int, shared_by: int, level: float, rounds_to_reject: int
+) -> None:
+    judge = JudgeSettings(level=level)
+    found = one(around(0.0, 0.2, count, judge=judge), shared_by=shared_by, ended=True)
+    assert found.rounds_to_reject == rounds_to_reject
+    assert (found.smallest_visible is None) == (count < rounds_to_reject)
+    far = one(around(9.0, 0.2, count, judge=judge), shared_by=shared_by, ended=True)
+    assert (far.verdict == "regressed") == (count >= rounds_to_reject)
+
+
+def test_a_level_that_is_low_by_itself_is_named_and_no_suite() -> None:
+    found = one(around(0.7, 0.01, 5, judge=JudgeSettings(level=0.005)))
+    assert found.note == (
+        "regressed by its interval, but at a level below 1 % for each test (0.5 %), fewer than 8 rounds can only accept"
+    )
+
+
+@pytest.mark.parametrize("count", [5, 7, 8, 12, 15])
+@pytest.mark.parametrize("shared_by", [1, 4])
+def test_the_levels_at_the_end_are_those_that_an_end_there_uses(count: int, shared_by: int) -> None:
+    ended = one(around(0.02, 0.3, count), shared_by=shared_by, ended=True)
+    lower, upper = levels_at_the_end(count, shared_by=shared_by, settings=_SETTINGS, looks=LOOKS)
+    assert upper == ended.level_upper
+    assert lower == (None if ended.smallest_visible is None else ended.level_lower)
+    with pytest.raises(ValueError, match="from 5 to 15, not at 16"):
+        levels_at_the_end(16, shared_by=1, settings=_SETTINGS, looks=LOOKS)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -142,7 +176,8 @@ def test_in_a_suite_five_rounds_only_accept() -> None:
         "fast": "inconclusive",
     }
     assert [decision.decided for decision in found.values()] == [False, True, False]
-    reason = "by its interval, but fewer than 8 rounds can only accept in a suite of 3 tests"
+    reason = "by its interval, but at a level below 1 % for each test (1 %, shared by 3 tests), "
+    reason += "fewer than 8 rounds can only accept"
     assert (found["slow"].note, found["fast"].note) == (f"regressed {reason}", f"improved {reason}")
     more = decide({key: around(test.log_ratios[2], 0.01) for key, test in tests.items()}, shared_by=3, ended=False)
     assert [decision.verdict for decision in more.values()] == ["regressed", "not regressed", "improved"]
@@ -251,6 +286,7 @@ def test_values_without_any_spread(value: float, verdict: str) -> None:
 def test_numbers_stay_finite_where_rounds_have_nothing_in_common() -> None:
     found = one(values(*(300.0, -300.0) * 7, 300.0), shared_by=1000)
     assert found.verdict == "inconclusive"
+    assert found.smallest_visible is not None
     assert all(map(math.isfinite, (found.lower, found.upper, found.smallest_visible)))
 
 
@@ -258,7 +294,9 @@ def test_each_test_is_judged_by_its_own_settings() -> None:
     lenient = JudgeSettings(tolerance=2.0, limit=3.0)
     found = decide({"a": around(0.7, 0.01), "b": around(0.7, 0.01, judge=lenient)}, shared_by=2, ended=False)
     assert [decision.verdict for decision in found.values()] == ["regressed", "not regressed"]
-    assert found["b"].smallest_visible > math.log(3.0)
+    visible = one(around(0.7, 0.01, 5, judge=lenient)).smallest_visible
+    assert visible is not None
+    assert visible > math.log(3.0)
 
 
 Drawn = list[tuple[float, list[float]]]

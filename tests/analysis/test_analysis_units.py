@@ -80,6 +80,7 @@ def test_ratios_as_a_person_says_them(ratio: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("ratio", "text"),
     [
+        (None, "too few rounds to call any slowdown"),
         (1.0312, "could have seen 3.1 % slower"),
         (1.1951, "could have seen 20 % slower"),
         (1.894, "could have seen 1.89x slower"),

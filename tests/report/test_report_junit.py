@@ -22,6 +22,9 @@ TIME = TimeComparison(
 )
 
 
+changed = msgspec.structs.replace
+
+
 def judged(**changes):
     comparison = TestComparison(
         key="k",
@@ -54,6 +57,13 @@ def test_all_properties():
         ("stepprof_ratio_upper", "2.66667"),
         ("stepprof_smallest_visible_ratio", "1.89"),
     )
+
+
+def test_where_no_slowdown_could_be_called_there_is_no_smallest_one():
+    names = [
+        name for name, _ in properties(judged(time=changed(TIME, smallest_visible_ratio=None)), sample_measurement())
+    ]
+    assert names[-1] == "stepprof_ratio_upper"
 
 
 def test_quality_and_what_results_were_compared_with():

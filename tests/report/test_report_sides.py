@@ -54,6 +54,21 @@ def test_what_not_regressed_promises_stands_under_the_table():
     faster = sides_report(record, comparison, both, NO_HINTS, verbosity=0)
     assert "no test regressed (1 improved)" in faster.title.content
     assert "no slowdown above" not in text_of(faster)
+    assert "improved: faster by more than 1 %, at a level of 1 % for each test" in text_of(faster)
+
+
+def test_the_level_of_regressions_is_the_one_of_all_tests_and_looks():
+    slower = "regressed: slower by more than 1 %, at a level of 1 % for all tests and looks together"
+    faster = "improved: faster by more than 1 %, at a level of 1 % for each test"
+    same = "not regressed: no slowdown above 5 %, at a level of 1 % for each test"
+    assert f"{slower}; {faster}; {same}" in text_of(report())
+    assert "regressed: slower" not in text_of(report(outputs={"t.py::slow": DIFFER}))
+
+
+def test_what_has_to_be_known_before_any_verdict_stands_above_the_table():
+    first, second, *_ = report(hints=changed_hints(lead="5 rounds were too few")).blocks
+    assert (first.text.content, first.text.tone, type(second)) == ("5 rounds were too few", "attention", Table)
+    assert isinstance(report().blocks[0], Table)
 
 
 def test_what_failed_comes_first_and_what_stands_last():
@@ -71,7 +86,7 @@ def test_what_failed_comes_first_and_what_stands_last():
     assert rows[0][5:] == ["8", "equal", "regressed (time)"]
     assert rows[2] == ["t.py::lost", "-", "-", "-", "-", "-", "equal", "not comparable"]
     assert rows[3][-1] == "no baseline"
-    assert headings(document) == ["Failed", "Not judged", "Only on base", "What was compared"]
+    assert headings(document) == ["Failed", "Not decided", "Not judged", "Only on base", "What was compared"]
 
 
 def test_the_title_is_the_answer():
@@ -122,9 +137,9 @@ def test_hints_stand_beside_their_tests():
 
 def test_many_removed_tests_are_counted_and_hinted_ones_come_first():
     gone = tuple(measured(f"t.py::gone_{number}") for number in range(8))
-    hints = changed_hints(missing={"t.py::gone_7": "may be t.py::new now"})
+    hints = changed_hints(missing={"t.py::gone_7": "may be t.py::new now"}, shown={"t.py::gone_7": "t.py::gone_7[4]"})
     (bullets,) = [block for block in report(base=gone, hints=hints).blocks if _is_about(block, "gone_7")]
-    assert [item.content for item in bullets.items][::5] == ["t.py::gone_7: may be t.py::new now", "and 3 more"]
+    assert [item.content for item in bullets.items][::5] == ["t.py::gone_7[4]: may be t.py::new now", "and 3 more"]
 
 
 def changed_hints(**changes):
@@ -138,11 +153,9 @@ def _is_about(block, word):
 def test_warnings_of_tests_that_stand_are_told_and_reasons_with_v():
     record = changed(RECORD, rounds=(*RECORD.rounds, _late("t.py::same")))
     assert "The others" in headings(report(record))
-    assert "t.py::same: time: Its last round gave no value: in round 16, base's process ended." in text_of(
-        report(record)
-    )
+    assert "t.py::same: time: Round 16 gave no value: base's process ended." in text_of(report(record))
     verbose = report(record, verbosity=1)
-    assert headings(verbose) == ["Failed", "Not judged", "The others", "What was compared"]
+    assert headings(verbose) == ["Failed", "Not decided", "Not judged", "The others", "What was compared"]
     assert "No slowdown above 5 %" in text_of(verbose)
     assert "No slowdown above 5 %" not in text_of(report(record))
 
@@ -184,11 +197,15 @@ def test_markdown_shows_the_verdict_in_bold_and_names_as_code():
 
 
 def test_rounds_are_shown_by_number_with_gaps():
-    heading, _, shown, null, bullets = round_blocks({"t.py::a": {1: 0.01, 3: 0.03}}, {"t.py::a": ["drift: none"]}, {})
+    values = {"t.py::a": {1: 0.01, 3: 0.03}}
+    heading, _, shown, null, bullets = round_blocks(values, {"t.py::a": ["drift: none"]}, {}, {})
     assert (heading.text.content, null.text.content) == ("Rounds", "What has to be zero")
     assert shown.headers == ("test", "mean", "spread", "1", "3")
     assert [cell.content for cell in shown.rows[0]] == ["t.py::a", "+0.0200", "0.0141", "+0.0100", "+0.0300"]
     assert [item.content for item in bullets.items] == ["t.py::a: drift: none"]
-    (_, _, gaps) = round_blocks({"t.py::a": {1: 0.01}, "t.py::b": {2: 0.02}}, {}, {})
+    *_, taken, bullets = round_blocks(values, {}, {}, {"t.py::a": "round 3 5 % and 9 %"})
+    assert taken.text.content.startswith("Waiting for a core, taken off")
+    assert [item.content for item in bullets.items] == ["t.py::a: round 3 5 % and 9 %"]
+    (_, _, gaps) = round_blocks({"t.py::a": {1: 0.01}, "t.py::b": {2: 0.02}}, {}, {}, {})
     assert [cell.content for cell in gaps.rows[0]] == ["t.py::a", "+0.0100", "-", "+0.0100", "-"]
-    assert round_blocks({}, {}, {}) == ()
+    assert round_blocks({}, {}, {}, {}) == ()
