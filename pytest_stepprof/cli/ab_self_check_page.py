@@ -34,7 +34,7 @@ def self_check_document(runs: Sequence[SelfCheckRun]) -> Document:
 def _of_load(load: str, runs: Sequence[SelfCheckRun]) -> Iterator[Block]:
     of_load = [run for run in runs if run.load == load]
     cases = [case for run in of_load for case in known_cases(run)]
-    title = "nothing else running" if load == "none" else f"a busy process on {load}, which comes and goes"
+    title = "nothing started beside it" if load == "none" else f"a busy process on {load}, which comes and goes"
     yield Heading(Text(title[0].upper() + title[1:]))
     yield Paragraph(Text(_facts(of_load)))
     if not cases:

@@ -77,7 +77,7 @@ def test_tables() -> None:
 
 def test_other_loads_are_shown_apart_and_a_failed_comparison_counts() -> None:
     text = shown(a_run(), a_run(load="other core"), check_run(None, problem="it broke", load="any core"))
-    parts = ["Nothing else running", "A busy process on other core", "A busy process on any core"]
+    parts = ["Nothing started beside it", "A busy process on other core", "A busy process on any core"]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
 
