@@ -20,7 +20,7 @@ def waiting_text(values: Sequence[RoundValue], spread: float | None) -> str | No
         base, head = (fmean(waited[side] for waited in known) for side in (0, 1))
         if max(base, head) > _WORTH_TELLING:
             some = "" if len(known) == len(of_visits) else f", in {len(known)} of {len(of_visits)} rounds"
-            return f"less waiting for a core: {_percent(base)} of base's time, {_percent(head)} of head's{some}"
+            return f"waiting for a core taken off: {_percent(base)} of base's time, {_percent(head)} of head's{some}"
     if len(known) < len(of_visits) and spread is not None and spread >= _LARGE_SPREAD:
         return (
             "waiting for a core could not be taken off: several threads or processes were at work (OMP_NUM_THREADS=1 "

@@ -98,7 +98,9 @@ def remarks_of(sides: NamedSides, checkouts: Checkouts, check: CheckPass) -> Ite
     if shared:
         yield f"both sides ran files that no commit has, from your own tree: {first_few(shared, _NAMED)}"
     yield from binary_remarks(base, head, checkouts)
-    if same_files(base, head, checkouts):
+    if sides.base_revision == sides.head_revision:
+        yield "base and head are the same commit: unchanged code is compared with itself"
+    elif same_files(base, head, checkouts):
         yield "base and head imported the same Python files, byte for byte: what differs between them was not run"
     yield from _other_software(check)
 

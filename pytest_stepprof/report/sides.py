@@ -29,7 +29,7 @@ _WORDS: tuple[Verdict, ...] = (
     "no baseline",
 )
 _PROMISES: tuple[tuple[Verdict, str], ...] = (
-    ("regressed", "slower by more than {tolerance}, at a level of {level} for all tests and looks together"),
+    ("regressed", "by time: slower by more than {tolerance}, at a level of {level} for all tests and looks"),
     ("improved", "faster by more than {tolerance}, at a level of {level} for each test"),
     ("not regressed", "no slowdown above {limit}, at a level of {level} for each test"),
 )

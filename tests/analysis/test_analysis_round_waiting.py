@@ -22,10 +22,14 @@ def value(waited: tuple[float, float] | None, *, blocks: tuple[float, ...] = (0.
 @pytest.mark.parametrize(
     ("waited", "spread", "said"),
     [
-        ([(0.1, 0.2), (0.3, 0.1)], 0.01, "less waiting for a core: 20 % of base's time, 15 % of head's"),
-        ([(0.0, 0.021)], None, "less waiting for a core: 0 % of base's time, 2.1 % of head's"),
+        ([(0.1, 0.2), (0.3, 0.1)], 0.01, "waiting for a core taken off: 20 % of base's time, 15 % of head's"),
+        ([(0.0, 0.021)], None, "waiting for a core taken off: 0 % of base's time, 2.1 % of head's"),
         ([(0.02, 0.02)], 0.5, None),
-        ([(0.1, 0.1), None], 0.5, "less waiting for a core: 10 % of base's time, 10 % of head's, in 1 of 2 rounds"),
+        (
+            [(0.1, 0.1), None],
+            0.5,
+            "waiting for a core taken off: 10 % of base's time, 10 % of head's, in 1 of 2 rounds",
+        ),
         ([None, None], 0.029, None),
         ([None, None], None, None),
     ],

@@ -384,8 +384,8 @@ def waited(ratios, base, head):
 @pytest.mark.parametrize(
     ("ratios", "base", "head", "told"),
     [
-        (SAME, 0.12, 0.14, "less waiting for a core: 12 % of base's time, 14 % of head's"),
-        (SAME, 0.01, 0.03, "less waiting for a core: 1 % of base's time, 3 % of head's"),
+        (SAME, 0.12, 0.14, "waiting for a core taken off: 12 % of base's time, 14 % of head's"),
+        (SAME, 0.01, 0.03, "waiting for a core taken off: 1 % of base's time, 3 % of head's"),
         (SAME, 0.01, 0.019, None),
         (SAME, None, None, None),
         (around(1.0, 0.1, 15), None, None, "could not be taken off: several threads or processes were at work (OMP"),

@@ -58,7 +58,7 @@ def test_what_not_regressed_promises_stands_under_the_table():
 
 
 def test_the_level_of_regressions_is_the_one_of_all_tests_and_looks():
-    slower = "regressed: slower by more than 1 %, at a level of 1 % for all tests and looks together"
+    slower = "regressed: by time: slower by more than 1 %, at a level of 1 % for all tests and looks"
     faster = "improved: faster by more than 1 %, at a level of 1 % for each test"
     same = "not regressed: no slowdown above 5 %, at a level of 1 % for each test"
     assert f"{slower}; {faster}; {same}" in text_of(report())
