@@ -115,7 +115,7 @@ def assert_kept(kept, answer, base):
 def assert_one_round(record, base_first):
     (done,) = record.rounds
     assert done.base_first == base_first
-    step, first_call = done.tests
+    first_call, step = done.tests  # what is about the first step comes first
     assert (step.problem, first_call.problem) == (None, None)
     assert (first_call.cold_start_only, step.cold_start_only) == (True, False)
     return step, first_call
