@@ -90,20 +90,16 @@ def undecided(request: RoundsRequest, rounds: Sequence[LockstepRound]) -> tuple[
 
 
 def _decisions(request: RoundsRequest, rounds: Sequence[LockstepRound]) -> "dict[str, Decision]":
-    from pytest_stepprof.analysis.looks import looks_until  # numpy and scipy are slow
+    from pytest_stepprof.analysis.round_times import decisions_of  # numpy and scipy are slow
     from pytest_stepprof.analysis.round_value import values_by_test
-    from pytest_stepprof.analysis.suite_decision import TestValues, decide
 
-    tests = {
-        key: TestValues(
-            rounds=tuple(sorted(values)),
-            log_ratios=tuple(values[number].log_ratio for number in sorted(values)),
-            settings=request.judges[key],
-        )
-        for key, values in values_by_test(rounds).items()
-        if values
-    }
-    return decide(tests, shared_by=len(request.keys), ended=False, looks=looks_until(request.most_rounds))
+    return decisions_of(
+        values_by_test(rounds),
+        request.judges,
+        shared_by=len(request.keys),
+        most_rounds=request.most_rounds,
+        ended=False,
+    )
 
 
 def _why_after_all(request: RoundsRequest, rounds: Sequence[LockstepRound]) -> str:

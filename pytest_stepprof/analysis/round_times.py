@@ -42,12 +42,7 @@ def times_of_rounds(record: AbRecord, settings: Mapping[str, JudgeSettings]) -> 
     """Judge each test of ``settings`` that some round gave a value for, as it stands when the rounds are over."""
     values = {key: of for key, of in values_by_test(record.rounds).items() if of and key in settings}
     sharing = max(1, len(values), record.tests_sharing_level)
-    decisions = decide(
-        {key: _asked(of, settings[key]) for key, of in values.items()},
-        shared_by=sharing,
-        ended=True,
-        looks=looks_until(record.most_rounds),
-    )
+    decisions = decisions_of(values, settings, shared_by=sharing, most_rounds=record.most_rounds, ended=True)
     taken = _rounds_by_test(record.rounds)
     found = {}
     for key, of in values.items():
@@ -103,6 +98,22 @@ def _outliers(values: Sequence[RoundValue]) -> dict[SideName, Outliers]:
 
 def _together(counts: Sequence[Outliers]) -> Outliers:
     return Outliers(*(sum(numbers) for numbers in zip(*counts, strict=True)))
+
+
+def decisions_of(
+    values: Mapping[str, Mapping[int, RoundValue]],
+    settings: Mapping[str, JudgeSettings],
+    *,
+    shared_by: int,
+    most_rounds: int,
+    ended: bool,
+) -> dict[str, Decision]:
+    """Decide by the values of rounds: while they come in and in the report, so that the two cannot part.
+
+    ``values`` are by test key and round number, and ``shared_by`` tests were fixed before the first round.
+    """
+    asked = {key: _asked(of, settings[key]) for key, of in values.items() if of}
+    return decide(asked, shared_by=shared_by, ended=ended, looks=looks_until(most_rounds))
 
 
 def _asked(values: Mapping[int, RoundValue], judge: JudgeSettings) -> TestValues:

@@ -225,7 +225,7 @@ def test_the_level_is_shared_by_all_tests_that_began(request_for, monkeypatch):
         asked.append((sorted(tests), shared_by, ended, looks))
         return {}
 
-    monkeypatch.setattr("pytest_stepprof.analysis.suite_decision.decide", decide)
+    monkeypatch.setattr("pytest_stepprof.analysis.round_times.decide", decide)
     rounds = Rounds(lambda key, number: problem(key, "no", "head") if key == "a" else value(key))
     rounds.run(request_for(most_rounds=3))
     assert asked[0] == (["b"], 2, False, (5,))
