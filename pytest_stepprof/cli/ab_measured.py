@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -15,11 +14,9 @@ from pytest_stepprof import __version__
 from pytest_stepprof.ab.check import CheckPass, CheckRequest, run_check
 from pytest_stepprof.ab.checkouts import Checkouts, prepare_checkouts
 from pytest_stepprof.ab.environments import install
-from pytest_stepprof.ab.lockstep_round import lockstep_round
 from pytest_stepprof.ab.process import SideFailedError
 from pytest_stepprof.ab.rounds import RoundsRequest, RoundsRun, run_rounds
 from pytest_stepprof.ab.temporary import move_out, run_folder
-from pytest_stepprof.ab.whole_round import whole_round
 from pytest_stepprof.analysis.listing import counted
 from pytest_stepprof.analysis.sides import timed_tests
 from pytest_stepprof.cli.ab_arguments import check_arguments
@@ -185,15 +182,9 @@ def _rounds(
 
 def _until_interrupted(request: RoundsRequest, live: LiveLine) -> RoundsRun:
     """Run rounds; who interrupts them gets the verdicts of those that are done. Nobody sees values before that."""
-    one_round = lockstep_round if request.mode == "lock-step" else whole_round
     done: list[LockstepRound] = []
-
-    def kept(*arguments: Any) -> LockstepRound:
-        done.append(one_round(*arguments))
-        return done[-1]
-
     try:
-        return run_rounds(request, tell=live.stay, live=live.move, one_round=kept)
+        return run_rounds(request, tell=live.stay, live=live.move, keep=done.append)
     except KeyboardInterrupt:
         if not done:
             raise

@@ -10,6 +10,7 @@ address, and holds the storage as a tensor does: memory with a holder beside the
 is. A bare ``data_ptr()`` that somebody keeps nobody can know of: it would point at freed memory afterwards.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,8 +133,14 @@ def _lent_handles(tensors: Sequence[torch.Tensor]) -> set[int]:
     wrappers = (tensor for tensor in tensors if is_wrapper(tensor))
     expected.update(id(inner) for wrapper in wrappers for inner in wrapped_tensors(wrapper).values())
     held = (tensor for tensor in tensors if not tensor.requires_grad and not is_wrapper(tensor))
-    more = (tensor for tensor in held if tensor._use_count() > expected[id(tensor)])  # type: ignore[attr-defined]
+    more = (tensor for tensor in held if _handles(tensor) > expected[id(tensor)])
     return {dense.untyped_storage()._cdata for tensor in more for dense in _dense(tensor) if _shows_memory(dense)}
+
+
+def _handles(tensor: torch.Tensor) -> float:
+    """Return how many hold this very tensor; infinitely many where torch does not tell."""
+    count = getattr(tensor, "_use_count", None)
+    return math.inf if count is None else int(count())
 
 
 def _shows_memory(tensor: torch.Tensor) -> bool:

@@ -48,19 +48,17 @@ def called(repository, tmp_path, monkeypatch, capsys):
                 duration_s=1.0,
             )
 
-        def run_rounds(request, *, tell, live, one_round):
+        def run_rounds(request, *, tell, live, keep):
             asked.append(request)
             live("round 1: visiting")
             if because is KeyboardInterrupt:
-                for _ in range(len(ratios[KEY])):
-                    one_round(request, None, (KEY,), live)
+                for done in rounds(ratios):
+                    keep(done)
                 raise KeyboardInterrupt
             return RoundsRun(rounds=rounds(ratios), stopped_because=because)
 
         monkeypatch.setattr(ab_measured, "run_check", run_check)
         monkeypatch.setattr(ab_measured, "run_rounds", run_rounds)
-        by_hand = iter(rounds(ratios)) if ratios else iter(())
-        monkeypatch.setattr(ab_measured, "lockstep_round", lambda *_: next(by_hand))
         monkeypatch.chdir(repository.folder)
         code = main(["ab", *arguments])
         captured = capsys.readouterr()
@@ -250,6 +248,29 @@ def test_a_page_that_cannot_be_written_in_the_end_does_not_lose_the_verdict(call
     assert "not regressed" in out
     assert "page.md was not written" in err
     assert page.read_text() == "somebody was faster"
+
+
+def test_a_fault_while_judging_does_not_lose_what_was_measured(called, tmp_path, monkeypatch):
+    kept = tmp_path / "kept"
+
+    def at_fault(*_):
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ab_measured, "judged_outcome", at_fault)
+        code, _, err, _ = called("HEAD", f"--save={kept}", ratios={KEY: SAME})
+    assert code == 3
+    assert "a fault of ours" in err
+    assert f"judge it with --from {kept}" in err
+    record = json.loads((kept / "ab.json").read_text())
+    assert len(record["rounds"]) == len(SAME)
+    assert (kept / "check").is_dir()
+
+
+def test_one_commit_on_both_sides_is_said(called):
+    _, out, *_ = called("HEAD", "--head=HEAD", ratios={KEY: SAME})
+    assert "base and head are the same commit: unchanged code is compared with itself" in out
+    assert "what differs between them was not run" not in out
 
 
 def test_the_report_names_both_commits_and_what_base_has_moved_on_by(repository, called):
