@@ -10,6 +10,12 @@ from pytest_stepprof.record.window import CounterScope
 Verdict = Literal["regressed", "not regressed", "improved", "inconclusive", "not comparable", "no baseline", "error"]
 Gate = Literal["outputs", "quality", "counters", "memory", "time", "conditions"]
 Weight = Literal["decides", "warns", "informs"]
+Standing = Literal["compared", "new test", "no baseline", "much faster"]
+"""How a test stands to its baseline, beside its verdict. ``new test``: the baseline exists, and does not hold it.
+``no baseline``: there is no such baseline. ``much faster``: so much that the baseline may be stale, or the step may not
+do its work any more."""
+Compared = Literal["compared", "no baseline", "nothing compared"]
+"""What became of a whole comparison. ``nothing compared``: the baseline exists, and no test of both was comparable."""
 
 
 class Reason(Record, frozen=True, kw_only=True):
@@ -65,6 +71,9 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     Where the two ends have levels of their own, ``level_per_test`` is the lower end's and ``level_upper`` the upper's;
     ``rounds`` is how many rounds of fresh processes are behind it (``None``: two sessions were compared). The levels
     are then those of one look at the rounds: all looks together hold what the rules say (``JudgeSettings.level``).
+    ``baseline_medians_ns`` are the medians of the baseline's sessions behind the interval, oldest first (``before_ns``
+    is their geometric mean); empty where rounds are behind it. ``fixed_rule`` is the rule of the person's that decided
+    in place of the interval, as it was written (``time:25%``); its error rates are not known.
     """
 
     before_ns: float
@@ -79,6 +88,19 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     verdict: Verdict
     level_upper: float | None = None
     rounds: int | None = None
+    baseline_medians_ns: tuple[float, ...] = ()
+    fixed_rule: str | None = None
+
+
+class ColdStartChange(Record, frozen=True, kw_only=True):
+    """The very first step before and after, in nanoseconds. One value a side, so that it decides nothing.
+
+    ``baseline_ns`` are the first steps of all sessions that count, oldest first; ``before_ns`` is the newest one's.
+    """
+
+    before_ns: int
+    after_ns: int
+    baseline_ns: tuple[int, ...] = ()
 
 
 class TestComparison(Record, frozen=True, kw_only=True):
@@ -86,7 +108,9 @@ class TestComparison(Record, frozen=True, kw_only=True):
 
     Five gates can fail a test: outputs, quality, counters, memory, time. Where the person declared measures of quality,
     these decide in place of equal outputs (``quality``). Other conditions fail nothing, and forbid to compare.
-    ``outputs`` and ``time`` are ``None`` where they were not compared.
+    ``outputs`` and ``time`` are ``None`` where they were not compared. ``where`` says in short lines where a regression
+    went, ``remedy`` what would make a test judgeable that could not be judged, ``hint`` what a new test may have been
+    called before.
     """
 
     __test__ = False
@@ -101,13 +125,40 @@ class TestComparison(Record, frozen=True, kw_only=True):
     failed_gates: tuple[Gate, ...]
     quality: tuple[QualityChange, ...] = ()
     memory: tuple[MemoryChange, ...] = ()
+    standing: Standing = "compared"
+    cold_start: ColdStartChange | None = None
+    where: tuple[str, ...] = ()
+    remedy: str | None = None
+    hint: str | None = None
+
+
+class MissingTest(Record, frozen=True, kw_only=True):
+    """A test of the baseline that was not measured. ``hint`` says what it may be called now, ``None`` without one."""
+
+    __test__ = False
+
+    key: str
+    node_id: str
+    hint: str | None = None
 
 
 class Comparison(Record, frozen=True, kw_only=True):
-    """A session against a baseline; ``missing`` are the baseline's tests that this session did not measure."""
+    """Sessions against a baseline.
+
+    ``missing`` are the baseline's tests that were not measured, by key, and ``missing_tests`` the same with what is
+    known of them. ``not_selected`` counts those that a selection (``-k``, ``-m``, arguments) left out: they are not
+    missing. ``sessions`` are the sessions that were compared, several where a commit was measured in shards; empty in
+    old records. ``known_baselines`` are named where there is no baseline of this name. ``remarks`` hold for all of it.
+    """
 
     baseline: str
     baseline_sessions: tuple[str, ...]
     tests_sharing_level: int
     tests: tuple[TestComparison, ...]
     missing: tuple[str, ...]
+    compared: Compared = "compared"
+    sessions: tuple[str, ...] = ()
+    missing_tests: tuple[MissingTest, ...] = ()
+    not_selected: int = 0
+    known_baselines: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ class TestIdentity(Record, frozen=True, kw_only=True):
     """Who a test is, independent of verbosity, parameter order and object addresses.
 
     ``key`` is file, qualified name and the sorted parameters in one line; ``node_id`` is pytest's, for display.
+    ``line`` is where the test begins in ``file``, from 1; it identifies nothing.
     """
 
     __test__ = False  # pytest collects classes by this name's prefix
@@ -22,6 +23,7 @@ class TestIdentity(Record, frozen=True, kw_only=True):
     qualified_name: str
     parameters: tuple[tuple[str, str], ...]
     node_id: str
+    line: int | None = None
 
 
 class ColdStart(Record, frozen=True, kw_only=True):

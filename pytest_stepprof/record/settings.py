@@ -59,6 +59,17 @@ class CounterRule(Record, frozen=True, kw_only=True):
     mode: GateMode
 
 
+class TimeRule(Record, frozen=True, kw_only=True):
+    """A person's own rule for time: fail above before x (1 + ``relative``) + ``absolute_ns``. ``text`` is as written.
+
+    It takes the place of the interval, and nobody knows its error rates.
+    """
+
+    text: str
+    relative: float
+    absolute_ns: float = 0.0
+
+
 class JudgeSettings(Record, frozen=True, kw_only=True):
     """How a measurement is judged against a baseline.
 
@@ -66,7 +77,8 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
     of the session together, that unchanged code is called ``regressed``. ``rtol`` and ``atol`` replace the
     tolerances by dtype for outputs when given, and ``tolerances`` both of these for the paths that they name.
     ``counter_rules`` replace the built-in rules for the counters that they name. A memory peak has grown when it is
-    above before x (1 + ``memory_tolerance``) + ``memory_tolerance_bytes``.
+    above before x (1 + ``memory_tolerance``) + ``memory_tolerance_bytes``. ``time_rule`` takes the place of time's
+    interval; ``fixed_rules`` are all rules of ``--stepprof-fail-on`` in force, as they were written.
     """
 
     tolerance: float = 0.01
@@ -82,3 +94,5 @@ class JudgeSettings(Record, frozen=True, kw_only=True):
     memory: GateMode = "fail"
     memory_tolerance: float = 0.10
     memory_tolerance_bytes: int = 8 * 2**20
+    time_rule: TimeRule | None = None
+    fixed_rules: tuple[str, ...] = ()

@@ -226,6 +226,39 @@ class NamedCount(Record, frozen=True, kw_only=True):
     count: int
 
 
+class LaneSpan(Record, frozen=True, kw_only=True, array_like=True):
+    """One bar of a lane, in nanoseconds from the beginning of the active step that is shown.
+
+    ``events`` is how many events lie in it: neighbours that no picture could tell apart are one bar, named after the
+    longest of them.
+    """
+
+    start_ns: int
+    end_ns: int
+    name: str
+    events: int = 1
+
+
+class Lane(Record, frozen=True, kw_only=True):
+    """One line of a picture of one active step: a thread's operators, a thread's regions, or a device's stream.
+
+    Bars of one lane do not overlap: of nested events the outermost stand in it. ``left_out`` events had no room.
+    """
+
+    name: str
+    kind: Literal["regions", "host", "runtime", "device"]
+    spans: tuple[LaneSpan, ...]
+    left_out: int = 0
+
+
+class Timeline(Record, frozen=True, kw_only=True):
+    """A picture of one active step, for people's eyes; no number of a report is made of it."""
+
+    step: int
+    elapsed_ns: int
+    lanes: tuple[Lane, ...]
+
+
 class Window(Record, frozen=True, kw_only=True):
     """The active steps of one profiled window, reduced.
 
@@ -276,3 +309,4 @@ class Window(Record, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     trace_file: str | None = None
     messages: tuple[str, ...] = ()
+    timeline: Timeline | None = None

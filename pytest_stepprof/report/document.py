@@ -7,6 +7,8 @@ Every piece of text is a :class:`Text`: its content, a tone for writers that hav
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_stepprof.record.window import Timeline
+
 Tone = Literal["plain", "good", "bad", "attention", "muted"]
 Alignment = Literal["left", "right"]
 
@@ -69,7 +71,65 @@ class Table:
             raise ValueError(f"a table of {columns} headers needs {columns} alignments and {columns} cells in each row")
 
 
-Block = Heading | Paragraph | Bullets | Lines | Table
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Raw values of one run or one session, in the order in which they were taken; ``name`` says which."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesFigure:
+    """All raw values of a test by run, before and after. ``unit`` is that of the values. Only HTML shows figures."""
+
+    title: str
+    unit: str
+    before: tuple[Series, ...]
+    after: tuple[Series, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RatioInterval:
+    """One test's ratio after / before with its interval; ``tone`` is the verdict's."""
+
+    name: str
+    ratio: float
+    lower: float
+    upper: float
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalsFigure:
+    """The interval of each test's ratio, beside 1 and the margins (1.01 is a tolerance of 1 %)."""
+
+    title: str
+    intervals: tuple[RatioInterval, ...]
+    tolerance: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesFigure:
+    """The timeline of one active step as lanes, as the profiler saw it."""
+
+    title: str
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Blocks that a reader may fold away, under a summary. Writers without folding show them under a heading."""
+
+    summary: Text
+    blocks: tuple["Block", ...]
+    level: int = 1
+    open: bool = False
+
+
+Figure = ValuesFigure | IntervalsFigure | LanesFigure
+Block = Heading | Paragraph | Bullets | Lines | Table | Details | ValuesFigure | IntervalsFigure | LanesFigure
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,21 @@ references for ``<``, ``>`` and ``&`` because some readers of Markdown take HTML
 import re
 
 from pytest_stepprof.analysis.labels import printable
-from pytest_stepprof.report.document import Alignment, Block, Bullets, Document, Heading, Lines, Paragraph, Table, Text
+from pytest_stepprof.report.document import (
+    Alignment,
+    Block,
+    Bullets,
+    Details,
+    Document,
+    Heading,
+    IntervalsFigure,
+    LanesFigure,
+    Lines,
+    Paragraph,
+    Table,
+    Text,
+    ValuesFigure,
+)
 
 _REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@&#8203;"}  # a zero-width space keeps @names from pinging
 _SPECIAL = re.compile(r"[\\`*_\[\]|~&<>#$@]")
@@ -72,6 +86,11 @@ def _render_block(block: Block) -> str:
             return "\n".join((f"{fence}text", *printed, fence))
         case Table():
             return _render_table(block)
+        case Details(summary=summary, blocks=blocks, level=level):
+            parts = [_render_block(one) for one in (Heading(summary, level), *blocks)]
+            return "\n\n".join(part for part in parts if part)
+        case ValuesFigure() | IntervalsFigure() | LanesFigure():
+            return ""  # their numbers stand in tables
 
 
 def _render_table(table: Table) -> str:

@@ -6,7 +6,21 @@ import unicodedata
 from tabulate import tabulate
 
 from pytest_stepprof.analysis.labels import printable
-from pytest_stepprof.report.document import Block, Bullets, Document, Heading, Lines, Paragraph, Table, Text, Tone
+from pytest_stepprof.report.document import (
+    Block,
+    Bullets,
+    Details,
+    Document,
+    Heading,
+    IntervalsFigure,
+    LanesFigure,
+    Lines,
+    Paragraph,
+    Table,
+    Text,
+    Tone,
+    ValuesFigure,
+)
 
 _ELLIPSIS = "..."
 _COLUMN_GAP = 2  # what tabulate's "plain" format puts between columns
@@ -77,6 +91,11 @@ def _render_block(block: Block, width: int, colour: bool) -> str:
             return "\n".join(_wrap_line(printable(line), width) for line in lines)
         case Table():
             return _render_table(block, width, colour)
+        case Details(summary=summary, blocks=blocks, level=level):
+            parts = [_render_block(one, width, colour) for one in (Heading(summary, level), *blocks)]
+            return "\n\n".join(part for part in parts if part)
+        case ValuesFigure() | IntervalsFigure() | LanesFigure():
+            return ""  # their numbers stand in tables
 
 
 def _render_prose(text: Text, width: int, colour: bool, *, first: str, rest: str) -> str:
