@@ -1,42 +1,31 @@
 """The folder ``.stepprof``: sessions, outputs, baselines and traces as files that are written once."""
 
-import contextlib
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_stepprof.errors import StoreError
-from pytest_stepprof.record.base import Record
-from pytest_stepprof.record.session import SCHEMA_VERSION, Session
+from pytest_stepprof.record.session import Session
 from pytest_stepprof.store import json_text
-from pytest_stepprof.store.baseline_names import checked_name, folder_name
-from pytest_stepprof.store.files import write_if_absent, write_new
+from pytest_stepprof.store.baseline_changes import planned_rename, renamed
+from pytest_stepprof.store.baseline_names import checked_name
+from pytest_stepprof.store.baselines import Baselines
+from pytest_stepprof.store.files import write_if_absent
+from pytest_stepprof.store.journal import Journal, is_left_over, read_journal
+from pytest_stepprof.store.place import Place
+from pytest_stepprof.store.session_files import SESSION_ID, SessionFiles, checked_session_id
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_ENTRY_FILE = re.compile(r"(\d+)-(.+)\.json")
 
+_WRITERS = 8  # each holds one payload in memory
 
 LONGEST_STEP_NS = 1e18
 """Thirty years: more than a step can take."""
-
-
-class BaselineEntry(Record, frozen=True, kw_only=True):
-    """One session in one baseline. The name is inside, because the folder's name shows only a part of it."""
-
-    schema_version: int = SCHEMA_VERSION
-    name: str
-    session_id: str
-
-
-class _EntryFile(NamedTuple):
-    order: int
-    session_id: str
-    path: Path
 
 
 class Store:
@@ -49,6 +38,9 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()  # tests may change the working directory later
+        self._place = Place(self.directory)
+        self._baselines = Baselines(self._place)
+        self._sessions = SessionFiles(self._place)
 
     def new_session_id(self, now_utc: datetime) -> str:
         """An identifier that sorts by time and that no other process has: ``<utc time>-<random>``.
@@ -61,28 +53,26 @@ class Store:
     def save_session(self, session: Session, payloads: Mapping[str, bytes]) -> Path:
         """Write the payloads (by their SHA-256 in hexadecimal), then the session; returns the session's file.
 
+        A session of thousands of tests is packed by gzip, and its file ends in ``.json.gz``.
+
         Raises:
             StoreError: a payload has another digest than its key, a payload that the session names is neither given
                 nor stored, the record holds a number that is not finite, or a session of this name exists.
         """
-        path = self._session_file(session.session_id)
+        checked_session_id(session.session_id)
         data = json_text.encode(session)
         _verify_digests(payloads)
         self._refuse_missing_payloads(session, payloads)
-        for sha256, payload in payloads.items():
-            self._save_payload(sha256, payload)
-        with self._writing(path):
-            _write_session(path, data)
-        return path
+        self._save_payloads(payloads)
+        return self._sessions.write(session.session_id, data)
 
     def load_session(self, session_id: str) -> Session:
-        """The session of this name.
+        """The session of this name; of one that was never stored, what it had measured so far (``interrupted``).
 
         Raises:
             StoreError: there is none, or its file is damaged or written by a newer version.
         """
-        path = self._session_file(session_id)
-        session = json_text.decode(self._read(path, f"there is no session {session_id}"), Session, path)
+        path, session = self._read_session(session_id)
         if session.session_id != session_id:
             raise StoreError(f"{path} holds the session {session.session_id}: give the file its own name back.")
         _refuse_impossible(session, path)
@@ -90,12 +80,17 @@ class Store:
 
     def session_ids(self) -> tuple[str, ...]:
         """The names of all sessions, oldest first; whether they can be read is not looked at."""
-        names = self._names(self.directory / "sessions")
-        return tuple(sorted(name[:-5] for name in names if name.endswith(".json") and _SESSION_ID.fullmatch(name)))
+        return self._sessions.names()
 
     def sessions(self) -> tuple[tuple[Session, ...], tuple[str, ...]]:
         """All readable sessions, oldest first, and one message for each that cannot be read."""
-        return self._load_each(self.session_ids())
+        sessions, messages = [], []
+        for session_id in self.session_ids():
+            try:
+                sessions.append(self.load_session(session_id))
+            except StoreError as error:
+                messages.append(str(error))
+        return tuple(sessions), tuple(messages)
 
     def append_to_baseline(self, name: str, session: Session) -> None:
         """Make a stored session the newest one of a baseline; one that is in it already stays where it is.
@@ -106,16 +101,9 @@ class Store:
         """
         checked_name(name)
         _refuse_for_baseline(session)
-        if not _is_there(self._session_file(session.session_id)):
+        if not self._sessions.is_there(session.session_id):
             raise StoreError(f"session {session.session_id} is not in {self.directory}: save it before its baseline.")
-        entries = self._entry_files(name)
-        if any(entry.session_id == session.session_id for entry in entries):
-            return
-        order = entries[-1].order + 1 if entries else 1
-        path = self._baseline_folder(name) / f"{order:06d}-{session.session_id}.json"
-        data = json_text.encode(BaselineEntry(name=name, session_id=session.session_id))
-        with self._writing(path):
-            write_if_absent(path, data)
+        self._baselines.append(name, session.session_id)
 
     def baseline(self, name: str) -> tuple[Session, ...]:
         """The readable sessions of a baseline, oldest first; empty when there is no such baseline.
@@ -130,21 +118,78 @@ class Store:
         return sessions
 
     def read_baseline(self, name: str) -> tuple[tuple[Session, ...], tuple[str, ...]]:
-        """The readable sessions of a baseline, oldest first, and one message for each that cannot be read."""
-        session_ids: dict[str, None] = {}  # two writers may have appended one session twice
-        messages = []
-        for entry_file in self._entry_files(name):
+        """The readable sessions of a baseline, oldest first, and one message for each that cannot be read.
+
+        Tests that were renamed since have their new names. Oldest is what was appended first, whatever clocks said.
+        """
+        listed, messages = self._baselines.listed(name)
+        sessions = []
+        for entry in listed:
             try:
-                session_ids[self._read_entry(entry_file.path, name).session_id] = None
+                sessions.append(renamed(self.load_session(entry.session_id), entry.renames))
             except StoreError as error:
-                messages.append(str(error))
-        sessions, more_messages = self._load_each(tuple(session_ids))
-        return sessions, (*messages, *more_messages)
+                messages = (*messages, str(error))
+        return tuple(sessions), messages
 
     def baseline_names(self) -> tuple[str, ...]:
         """The names of all baselines that have at least one readable entry, in alphabetical order."""
-        names = {self._name_in_folder(folder) for folder in self._names(self.directory / "baselines")}
-        return tuple(sorted(name for name in names if name is not None))
+        return self._baselines.names()
+
+    def rename_test(self, name: str, old: str, new_key: str) -> int:
+        """Give a test of a baseline another name; returns how many of its sessions hold the test.
+
+        ``old`` is the test's key, or pytest's name of it. Nothing that was measured is written anew: the rename is a
+        file of its own, and holds for the sessions that the baseline lists now, not for those that are appended later.
+
+        Raises:
+            UsageError: the baseline's name is blank, or the new key is not one of a test, or is the old one.
+            StoreError: there is no such baseline or test (the message names those that are there), or a session holds
+                both names.
+        """
+        sessions, messages = self.read_baseline(name)
+        if not sessions:
+            raise StoreError(" ".join(messages) or self._baselines.unknown(name))
+        rename = planned_rename(name, sessions, old, new_key)
+        self._baselines.add_rename(rename)
+        return sum(rename.old_key in {measured.test.key for measured in session.measurements} for session in sessions)
+
+    def drop_baseline(self, name: str) -> tuple[str, ...]:
+        """Forget a baseline; returns the names of the sessions that it listed. They stay stored.
+
+        Raises:
+            StoreError: there is no such baseline; the message names those that are there.
+        """
+        return self._baselines.drop(name)
+
+    def drop_from_baseline(self, name: str, session_id: str) -> None:
+        """Take one session out of a baseline; it stays stored. Also one that cannot be read any more.
+
+        Raises:
+            StoreError: there is no such baseline, or it does not list the session; the message names what is there.
+        """
+        self._baselines.remove(name, session_id)
+
+    def journal(self, session: Session) -> Journal:
+        """Write down what a session measures while it measures; no file is made before the first measurement.
+
+        ``session`` is what is known at the beginning: its measurements, status and comparison are not looked at.
+        """
+        return Journal(self._place, self.unfinished_file(session.session_id), session)
+
+    def unfinished(self) -> tuple[str, ...]:
+        """The names of sessions whose process ended before they could be stored, oldest first.
+
+        ``load_session`` gives what they had measured; ``unfinished_file`` is what to delete when nobody needs it.
+        """
+        names = self._place.names(self.directory / "unfinished")
+        session_ids = sorted(name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl"))
+        return tuple(
+            session_id for session_id in session_ids if SESSION_ID.fullmatch(session_id) and self._is_lost(session_id)
+        )
+
+    def unfinished_file(self, session_id: str) -> Path:
+        """Where the measurements of a session lie while it measures."""
+        return self.directory / "unfinished" / f"{checked_session_id(session_id)}.jsonl"
 
     def load_payload(self, sha256: str, size_bytes: int | None = None) -> bytes:
         """The bytes with this SHA-256 (in hexadecimal, lower case).
@@ -156,11 +201,11 @@ class Store:
         """
         path = self._payload_file(sha256)
         missing = f"the stored outputs {sha256[:12]} are missing"
-        if size_bytes is not None and (found_bytes := self._size_bytes(path, missing)) != size_bytes:
+        if size_bytes is not None and (found_bytes := self._place.size_bytes(path, missing)) != size_bytes:
             raise StoreError(
                 f"{path} is damaged: it has {found_bytes} bytes, expected {size_bytes}. Delete it and measure again."
             )
-        payload = self._read(path, missing)
+        payload = self._place.read(path, missing)
         if (found := hashlib.sha256(payload).hexdigest()) != sha256:
             raise StoreError(
                 f"{path} is damaged: its {len(payload)} bytes have the SHA-256 {found}, not the one in its name. "
@@ -170,24 +215,38 @@ class Store:
 
     def trace_directory(self, session_id: str) -> Path:
         """The folder for the traces of one session. It is made by this call: ask only when a trace is to be kept."""
-        folder = self.directory / "traces" / _checked_session_id(session_id)
-        with self._writing(folder / "trace"):
+        folder = self.directory / "traces" / checked_session_id(session_id)
+        with self._place.writing(folder / "trace"):
             return folder
 
-    def _session_file(self, session_id: str) -> Path:
-        return self.directory / "sessions" / f"{_checked_session_id(session_id)}.json"
+    def _read_session(self, session_id: str) -> tuple[Path, Session]:
+        journal = self.unfinished_file(session_id)
+        if self._place.is_there(journal) and not self._sessions.is_there(session_id):
+            return journal, read_journal(self._place.read(journal, f"there is no session {session_id}"), journal)
+        path, data = self._sessions.read(session_id)
+        return path, json_text.decode(data, Session, path)
 
     def _payload_file(self, sha256: str) -> Path:
         if not _SHA256.fullmatch(sha256):
             raise StoreError(f"{sha256!r} is not a SHA-256 in lower case hexadecimal")
         return self.directory / "payloads" / f"{sha256}.safetensors"
 
-    def _baseline_folder(self, name: str) -> Path:
-        return self.directory / "baselines" / folder_name(name)
+    def _save_payloads(self, payloads: Mapping[str, bytes]) -> None:
+        """Write them side by side: a disk is asked to keep many small files in hardly more time than one."""
+        reading = threading.Lock()  # they may lie in one file, which has one position
+
+        def save(sha256: str) -> None:
+            with reading:
+                payload = payloads[sha256]
+            self._save_payload(sha256, payload)
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            for _ in pool.map(save, payloads):  # raises the first error; what has not begun then never begins
+                pass
 
     def _save_payload(self, sha256: str, payload: bytes) -> None:
         path = self._payload_file(sha256)
-        with self._writing(path):
+        with self._place.writing(path):
             created = write_if_absent(path, payload)
         if not created:
             self.load_payload(sha256, len(payload))  # a damaged file of this name would spoil the session
@@ -195,92 +254,17 @@ class Store:
     def _refuse_missing_payloads(self, session: Session, payloads: Mapping[str, bytes]) -> None:
         for measurement in session.measurements:
             sha256 = measurement.outputs.payload_sha256
-            if sha256 is not None and sha256 not in payloads and not _is_there(self._payload_file(sha256)):
+            if sha256 is not None and sha256 not in payloads and not self._place.is_there(self._payload_file(sha256)):
                 raise StoreError(f"the outputs {sha256} of {measurement.test.key} are neither given nor stored")
 
-    def _load_each(self, session_ids: tuple[str, ...]) -> tuple[tuple[Session, ...], tuple[str, ...]]:
-        sessions, messages = [], []
-        for session_id in session_ids:
-            try:
-                sessions.append(self.load_session(session_id))
-            except StoreError as error:
-                messages.append(str(error))
-        return tuple(sessions), tuple(messages)
-
-    def _entry_files(self, name: str) -> tuple[_EntryFile, ...]:
-        """The entries of a baseline as their file names tell them, oldest first."""
-        return self._entry_files_in(self._baseline_folder(name))
-
-    def _entry_files_in(self, folder: Path) -> tuple[_EntryFile, ...]:
-        matches = (_ENTRY_FILE.fullmatch(name) for name in self._names(folder))
-        return tuple(sorted(_EntryFile(int(match[1]), match[2], folder / match[0]) for match in matches if match))
-
-    def _read_entry(self, path: Path, name: str | None) -> BaselineEntry:
-        entry = json_text.decode(self._read(path, "a baseline entry is missing"), BaselineEntry, path)
-        if name is not None and entry.name != name:
-            raise StoreError(f"{path} belongs to the baseline {entry.name}: put it back into that one's folder.")
-        return entry
-
-    def _name_in_folder(self, folder: str) -> str | None:
-        """The name that the first readable entry gives; none for what is no folder of entries (``.DS_Store``)."""
-        with contextlib.suppress(StoreError):
-            for entry_file in self._entry_files_in(self.directory / "baselines" / folder):
-                with contextlib.suppress(StoreError):
-                    return self._read_entry(entry_file.path, None).name
-        return None
-
-    def _names(self, folder: Path) -> tuple[str, ...]:
+    def _is_lost(self, session_id: str) -> bool:
+        """Whether nobody writes the journal any more and the session is not stored: it may have been killed between."""
+        if self._sessions.is_there(session_id):
+            return False
         try:
-            return tuple(path.name for path in folder.iterdir())
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StoreError(_cannot("read", folder, error)) from error
-
-    def _read(self, path: Path, missing: str) -> bytes:
-        with _reading(path, missing):
-            return path.read_bytes()
-
-    def _size_bytes(self, path: Path, missing: str) -> int:
-        with _reading(path, missing):
-            return path.stat().st_size
-
-    @contextlib.contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        """Make the folder of ``path``; tell every failure of the place as one.
-
-        A store that is made here gets a ``.gitignore`` of its own. A folder that was there is the person's: nothing in
-        it may become invisible to git.
-        """
-        try:
-            is_new = not self.directory.exists()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if is_new:
-                write_if_absent(self.directory / ".gitignore", b"*\n")
-            yield
-        except OSError as error:
-            raise StoreError(_cannot("write", path, error)) from error
-
-
-@contextlib.contextmanager
-def _reading(path: Path, missing: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise StoreError(f"{missing}: no file {path}. Is --stepprof-dir the right one?") from error
-    except OSError as error:
-        raise StoreError(_cannot("read", path, error)) from error
-    except MemoryError as error:
-        raise StoreError(
-            f"{path} is larger than the memory at hand: delete it, or measure less in one test."
-        ) from error
-
-
-def _write_session(path: Path, data: bytes) -> None:
-    try:
-        write_new(path, data)
-    except FileExistsError as error:
-        raise StoreError(f"{path} exists already, and a session is never replaced: use a new session id.") from error
+            return is_left_over(self.unfinished_file(session_id))
+        except OSError:  # gone meanwhile, or not readable: then there is nothing to show of it
+            return False
 
 
 def _refuse_impossible(session: Session, path: Path) -> None:
@@ -293,26 +277,6 @@ def _refuse_impossible(session: Session, path: Path) -> None:
                 f"{path} cannot be right: {measurement.test.key} has a median of {median_ns!r} ns and "
                 f"{min(steps)} steps in a sample. Delete this file or put back a copy of it."
             )
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError as error:
-        raise StoreError(_cannot("read", path, error)) from error
-
-
-def _cannot(verb: str, path: Path, error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"cannot {verb} {path}: {reason}. Choose another place with --stepprof-dir, or make room there."
-
-
-def _checked_session_id(session_id: str) -> str:
-    if not _SESSION_ID.fullmatch(session_id):
-        raise StoreError(
-            f"{session_id!a} is not a session's name: expected letters, digits, dots and dashes, at most 128"
-        )
-    return session_id
 
 
 def _verify_digests(payloads: Mapping[str, bytes]) -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 UNKNOWN = "unknown"
 _SYSCTL_LIMIT_S = 5.0
 _MODEL_KEYS = ("model name", "cpu model", "cpu", "uarch")
+_DRIVERS = ("nvidia", "amdgpu", "xe", "i915")
+_MEMBERSHIPS = Path("/proc/self/cgroup")
+_CGROUPS = Path("/sys/fs/cgroup")
+_NO_LIMIT_BYTES = 2**60  # the first version of control groups says the largest number instead of "max"
 _ARM_KEYS = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")
 
 
@@ -22,7 +26,9 @@ def hardware_facts() -> dict[str, str]:
         "cpu flags digest": cpu_flags_digest(cpuinfo),
         "logical cores": str(os.cpu_count() or UNKNOWN),
         "usable cores": _usable_cores(),
-        "cgroup cpu limit": cgroup_cpu_limit(read_text(Path("/proc/self/cgroup")), Path("/sys/fs/cgroup")),
+        "cpu governor": governors(Path("/sys/devices/system/cpu")),
+        "cgroup cpu limit": cgroup_cpu_limit(read_text(_MEMBERSHIPS), _CGROUPS),
+        "cgroup memory limit": cgroup_memory_limit(read_text(_MEMBERSHIPS), _CGROUPS),
         "architecture": platform.machine() or UNKNOWN,
         "memory": _memory(),
     }
@@ -30,12 +36,16 @@ def hardware_facts() -> dict[str, str]:
 
 def circumstance_facts() -> dict[str, str]:
     """Facts of this moment: shown, never compared."""
-    cpu_frequency_folder = Path("/sys/devices/system/cpu")
     return {
         "load average": _load_average(),
-        "cpu governor": governors(cpu_frequency_folder),
-        "cpu frequency": cpu_frequency(cpu_frequency_folder, read_text(Path("/proc/cpuinfo"))),
+        "cpu frequency": cpu_frequency(Path("/sys/devices/system/cpu"), read_text(Path("/proc/cpuinfo"))),
     }
+
+
+def driver_fact(modules: Path = Path("/sys/module")) -> str:
+    """The driver of the graphics processors, as the kernel names the module that is loaded."""
+    versions = ((name, read_text(modules / name / "version").strip()) for name in _DRIVERS)
+    return ", ".join(f"{name} {version}" for name, version in versions if version) or UNKNOWN
 
 
 def read_text(path: Path) -> str:
@@ -72,15 +82,14 @@ def cgroup_cpu_limit(memberships: str, mount: Path) -> str:
     are read: ``cpu.max`` (2) and ``cpu.cfs_quota_us`` (1). Inside a container the path may be the host's and not be
     visible; what is above it then decides.
     """
-    if not memberships.strip():
-        return UNKNOWN
-    limits = []
-    for line in memberships.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "" or "cpu" in controllers.split(","):
-            limits += _limits_along(mount / controllers, path)
-    return f"{min(limits):g} CPUs" if limits else "none"
+    limits = _limits(memberships, mount, "cpu", _cpus_in)
+    return UNKNOWN if limits is None else f"{min(limits):g} CPUs" if limits else "none"
+
+
+def cgroup_memory_limit(memberships: str, mount: Path) -> str:
+    """The tightest memory limit of the process's control group and its parents; found as the processor limit is."""
+    limits = _limits(memberships, mount, "memory", _memory_in)
+    return UNKNOWN if limits is None else f"{min(limits) / 2**30:.3g} GiB" if limits else "none"
 
 
 def governors(folder: Path) -> str:
@@ -110,14 +119,26 @@ def _lines(cpuinfo: str) -> list[tuple[str, str, str]]:
     return [line.partition(":") for line in cpuinfo.splitlines()]
 
 
-def _limits_along(hierarchy: Path, path: str) -> list[float]:
+def _limits(memberships: str, mount: Path, kind: str, read: Callable[[Path], float | None]) -> list[float] | None:
+    """All limits of one kind that ``read`` finds from the process's groups upwards; ``None`` where nothing is known."""
+    if not memberships.strip():
+        return None
+    limits: list[float] = []
+    for line in memberships.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "" or kind in controllers.split(","):
+            limits += filter(None, map(read, _folders_along(mount / controllers, path)))
+    return limits
+
+
+def _folders_along(hierarchy: Path, path: str) -> list[Path]:
     group = hierarchy / path.strip("/")
     folders = [group, *group.parents]
-    limits = [_limit_in(folder) for folder in folders[: folders.index(hierarchy) + 1]] if hierarchy in folders else []
-    return [limit for limit in limits if limit is not None]
+    return folders[: folders.index(hierarchy) + 1] if hierarchy in folders else []
 
 
-def _limit_in(folder: Path) -> float | None:
+def _cpus_in(folder: Path) -> float | None:
     quota, _, period = read_text(folder / "cpu.max").strip().partition(" ")
     if not quota:
         quota = read_text(folder / "cpu.cfs_quota_us").strip()
@@ -125,6 +146,12 @@ def _limit_in(folder: Path) -> float | None:
     if not (quota.isdecimal() and period.isdecimal() and int(period)):  # "max" and -1 mean: no limit
         return None
     return int(quota) / int(period)
+
+
+def _memory_in(folder: Path) -> float | None:
+    limit = read_text(folder / "memory.max").strip() or read_text(folder / "memory.limit_in_bytes").strip()
+    is_limit = limit.isdecimal() and int(limit) < _NO_LIMIT_BYTES
+    return float(limit) if is_limit else None
 
 
 def _other_cpu_model() -> str:

@@ -1,5 +1,6 @@
 """Records as JSON that a person can read, and back, without a silent change on the way."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ from pytest_stepprof.errors import StoreError
 from pytest_stepprof.record.base import Record
 
 RecordType = TypeVar("RecordType", bound=Record)
+
+LARGE_BYTES = 4 * 2**20
+"""From this size on a record is laid out by ``_in_long_lines``: the fine layout would take longer than all the rest."""
+
+_LONG_LINE_BYTES = 64 * 2**10
 
 # In formatted JSON a line break is always layout: inside a string it is written as \n. So lines may be joined blindly.
 # One space of indentation per level: what lies deeper than the fifth level joins the line before, and so do the
@@ -31,18 +37,31 @@ class _Head(msgspec.Struct):
 def encode(record: Record) -> bytes:
     """The record as UTF-8 JSON, laid out with one line per run, region or operator.
 
+    From ``LARGE_BYTES`` on it is one line per measurement, or whatever else is at most 64 KiB long.
+
     Raises:
         StoreError: the record holds something that JSON does not bring back as it was (a number that is not finite,
             half a surrogate pair, a list in place of a tuple, a NumPy number); the message names the field.
     """
     try:
         compact = msgspec.json.encode(record)
-        unchanged = msgspec.json.decode(compact, type=type(record)) == record
-    except (TypeError, ValueError, OverflowError):  # UnicodeEncodeError and msgspec's own errors are ValueErrors
-        unchanged = False
-    if not unchanged:
-        raise StoreError(_why_it_changes(record))
-    return _laid_out(compact)
+        if len(compact) >= LARGE_BYTES:
+            return b"".join((*_in_long_lines(record, compact), b"\n"))
+        return _laid_out(_unchanged(compact, record))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(_why_it_changes(record)) from error
+
+
+def encode_line(record: Record) -> bytes:
+    """The record as one line of UTF-8 JSON, with the line break that ends it.
+
+    Raises:
+        StoreError: as ``encode`` does.
+    """
+    try:
+        return _unchanged(msgspec.json.encode(record), record) + b"\n"
+    except (TypeError, ValueError, OverflowError) as error:  # UnicodeEncodeError and msgspec's own are ValueErrors
+        raise StoreError(_why_it_changes(record)) from error
 
 
 def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType:
@@ -64,6 +83,53 @@ def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType
 
 
 _WHAT_TO_DO = "Delete this file or put back a copy of it; other files of the store are not affected."
+
+
+def _unchanged(text: bytes, record: Record) -> bytes:
+    """``text`` itself, if it is what ``record`` comes back from; else ``ValueError``."""
+    if msgspec.json.decode(text, type=type(record)) != record:
+        raise ValueError
+    return text
+
+
+def _in_long_lines(record: Record, text: bytes, line_break: bytes = b"\n") -> Iterator[bytes]:
+    """Break what is longer than a long line into its fields, and fields of many records into these, one on each line.
+
+    Yields the text in pieces; ``text`` is that of the whole record on one line. What is on one line is checked alone:
+    records of a hundred megabytes are then checked and laid out in one go.
+    """
+    if len(text) <= _LONG_LINE_BYTES:
+        yield _unchanged(text, record)
+        return
+    many = {name: value for name in record.__struct_fields__ if _holds_records(value := getattr(record, name))}
+    rest = msgspec.structs.replace(record, **dict.fromkeys(many, ()))
+    _unchanged(msgspec.json.encode(rest), rest)
+    inner = line_break + b" "
+    for before, name in zip(_separators(b"{" + inner, b"," + inner), record.__struct_fields__):  # noqa: B905 - endless
+        yield before + b'"%s": ' % name.encode()
+        yield from _items(many[name], inner) if name in many else (msgspec.json.encode(getattr(record, name)),)
+    yield line_break + b"}"
+
+
+def _items(records: tuple[Record, ...], line_break: bytes) -> Iterator[bytes]:
+    inner = line_break + b" "
+    for before, record in zip(_separators(b"[" + inner, b"," + inner), records):  # noqa: B905 - endless
+        yield before
+        yield from _in_long_lines(record, msgspec.json.encode(record), inner)
+    yield line_break + b"]"
+
+
+def _separators(first: bytes, others: bytes) -> Iterator[bytes]:
+    return itertools.chain((first,), itertools.repeat(others))
+
+
+def _holds_records(value: object) -> bool:
+    return (
+        isinstance(value, tuple)
+        and bool(value)
+        and all(type(item) is type(value[0]) for item in value)
+        and (isinstance(value[0], Record) and not value[0].__struct_config__.array_like)
+    )
 
 
 def _newest(record_type: type[Record]) -> int:

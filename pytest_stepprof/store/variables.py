@@ -14,18 +14,36 @@ _PREFIXES = (
     "DNNL_",
     "GOMP_",
     "HIP_",
+    "HSA_",
     "KMP_",
     "MALLOC_",
+    "MIMALLOC_",
+    "MIOPEN_",
     "MKL_",
+    "NCCL_",
     "NVIDIA_",
     "OMP_",
     "ONEDNN_",
     "OPENBLAS_",
     "PYTORCH_",
+    "ROCBLAS_",
+    "TCMALLOC_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
     "TORCH_",
+    "TRITON_",
     "VECLIB_",
 )
-_NAMES = {"GLIBC_TUNABLES", "LD_PRELOAD", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL", "PYTHON_JIT"}
+_NAMES = {
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "PYTHONDEVMODE",
+    "PYTHONMALLOC",
+    "PYTHONOPTIMIZE",
+    "PYTHONTRACEMALLOC",
+    "PYTHON_GIL",
+    "PYTHON_JIT",
+}
 # PyTorch sets this one itself when a process first uses CUDA: with this value it says no more than its absence.
 _SET_BY_TORCH = ("CUDA_MODULE_LOADING", "LAZY")
 # What a process finds in a folder does not change with the folder's name, and PyTorch adds some of these on the way.

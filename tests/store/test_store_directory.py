@@ -231,6 +231,11 @@ def using(store: Store) -> dict[str, Callable[[], object]]:
         "load_payload": lambda: store.load_payload(SHA256),
         "baseline": lambda: store.baseline("main"),
         "baseline_names": store.baseline_names,
+        "unfinished": store.unfinished,
+        "journal": lambda: store.journal(sample_session()).add(sample_measurement()),
+        "rename_test": lambda: store.rename_test("main", "a.py::a", "a.py::b"),
+        "drop_baseline": lambda: store.drop_baseline("main"),
+        "drop_from_baseline": lambda: store.drop_from_baseline("main", "a"),
         "append_to_baseline": lambda: store.append_to_baseline("main", sample_session()),
     }
 

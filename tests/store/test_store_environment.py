@@ -3,11 +3,12 @@ import os
 import platform
 import socket
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from pytest_stepprof.store import hardware
+from pytest_stepprof.store import environment, hardware
 from pytest_stepprof.store.environment import collect_environment
 from pytest_stepprof.store.variables import relevant_variables, shown_value
 
@@ -66,7 +67,9 @@ def test_every_fact_has_a_text(tmp_path: Path) -> None:
         "cpu flags digest",
         "logical cores",
         "usable cores",
+        "cpu governor",
         "cgroup cpu limit",
+        "cgroup memory limit",
         "architecture",
         "memory",
     }
@@ -111,11 +114,40 @@ def test_a_system_that_tells_nothing_gives_unknown(tmp_path: Path, monkeypatch: 
     facts = collect_environment({}, root=tmp_path)
     assert set(facts.hardware.values()) == {"unknown"}
     assert facts.software["operating system"] == facts.software["kernel"] == "unknown"
-    assert {name: facts.circumstances[name] for name in ("load average", "cpu governor", "cpu frequency")} == {
+    assert {name: facts.circumstances[name] for name in ("load average", "cpu frequency")} == {
         "load average": "unknown",
-        "cpu governor": "unknown",
         "cpu frequency": "unknown",
     }
+
+
+def test_the_driver_is_a_fact_only_where_a_device_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "driver_fact", lambda: "nvidia 535.104.05")
+    with_device = {"torch": "2.13.0", "device": "NVIDIA H200"}
+    assert collect_environment(with_device, root=tmp_path).hardware["device driver"] == "nvidia 535.104.05"
+    assert collect_environment(TORCH_FACTS, root=tmp_path).hardware["device driver"] == "none"  # torch knows better
+    assert "device driver" not in collect_environment({"torch": "2.13.0"}, root=tmp_path).hardware
+
+
+def test_the_driver_is_the_kernel_module_that_is_loaded(tmp_path: Path) -> None:
+    assert hardware.driver_fact(tmp_path) == "unknown"
+    make(tmp_path / "i915", srcversion="0123\n")  # a module of the kernel itself has no version of its own
+    assert hardware.driver_fact(tmp_path) == "unknown"
+    make(tmp_path / "nvidia", version="535.104.05\n")
+    assert hardware.driver_fact(tmp_path) == "nvidia 535.104.05"
+    make(tmp_path / "amdgpu", version="6.3.6\n")
+    assert hardware.driver_fact(tmp_path) == "nvidia 535.104.05, amdgpu 6.3.6"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [({}, "GCC 12.2.0"), ({"Py_GIL_DISABLED": 1, "Py_DEBUG": 0}, "GCC 12.2.0, free-threaded")],
+)
+def test_what_python_was_built_by_is_a_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, int], expected: str
+) -> None:
+    monkeypatch.setattr(platform, "python_compiler", lambda: "GCC 12.2.0")
+    monkeypatch.setattr(sysconfig, "get_config_var", variables.get)
+    assert collect_environment({}, root=tmp_path).software["python compiler"] == expected
 
 
 def test_a_mac_is_asked_by_sysctl(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +217,23 @@ def test_no_limit(tmp_path: Path, text: str) -> None:
     make(tmp_path, cpu__max=text)
     assert hardware.cgroup_cpu_limit("0::/\n", tmp_path) == "none"
     assert hardware.cgroup_cpu_limit("", tmp_path) == "unknown"
+
+
+def test_the_tightest_memory_limit_counts(tmp_path: Path) -> None:
+    make(tmp_path / "pod" / "container", memory__max="max\n")
+    assert hardware.cgroup_memory_limit("0::/pod/container\n", tmp_path) == "none"
+    make(tmp_path / "pod", memory__max=f"{4 * 2**30}\n")
+    assert hardware.cgroup_memory_limit("0::/pod/container\n", tmp_path) == "4 GiB"
+    make(tmp_path / "pod" / "container", memory__max=f"{3 * 2**29}\n")
+    assert hardware.cgroup_memory_limit("0::/pod/container\n", tmp_path) == "1.5 GiB"
+    assert hardware.cgroup_memory_limit("", tmp_path) == "unknown"
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(2**33, "8 GiB"), (9223372036854771712, "none")])
+def test_a_memory_limit_of_the_first_version_of_control_groups(tmp_path: Path, limit: int, shown: str) -> None:
+    make(tmp_path / "memory" / "a", memory__limit_in_bytes=f"{limit}\n")
+    make(tmp_path / "cpu,cpuacct" / "a", memory__limit_in_bytes="1073741824\n")
+    assert hardware.cgroup_memory_limit("4:memory:/a\n3:cpu,cpuacct:/a\n0::/\n", tmp_path) == shown
 
 
 def test_governors_and_frequency(tmp_path: Path) -> None:
@@ -257,11 +306,16 @@ def test_only_variables_that_matter_are_taken_in_order() -> None:
         "TORCHELASTIC_RUN_ID": "1",
         "CUDA_CACHE_PATH": "/cache",
         "CUDA_MODULE_LOADING": "LAZY",
+        "TORCHINDUCTOR_CACHE_DIR": "/cache",
+        "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+        "PYTHONTRACEMALLOC": "5",
         "PYTHONHASHSEED": "3",
         "AWS_SECRET_ACCESS_KEY": "x",
     }
     assert list(relevant_variables(variables, ROOT).items()) == [
         ("variable MKL_NUM_THREADS", "2"),
+        ("variable PYTHONTRACEMALLOC", "5"),
+        ("variable TORCHINDUCTOR_MAX_AUTOTUNE", "1"),
         ("variable TORCH_LOGS", ""),
     ]
     assert relevant_variables({"CUDA_MODULE_LOADING": "EAGER"}, ROOT) == {"variable CUDA_MODULE_LOADING": "EAGER"}

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_records import sample_measurement, sample_session
+from sample_records import sample_device_window, sample_measurement, sample_session
 
 from pytest_stepprof.errors import StoreError
 from pytest_stepprof.record.base import Record
+from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.record.report import ReportRecord
 from pytest_stepprof.record.session import SCHEMA_VERSION, Session
 from pytest_stepprof.store import json_text
 
@@ -64,6 +66,101 @@ def test_a_person_finds_one_line_per_field_run_values_and_operator() -> None:
     (operator,) = [line for line in lines if "aten::addmm" in line and "self_cpu_ns" in line]
     assert operator.strip().startswith('{ "name": "aten::addmm", "calls": [ 2, 2 ]')
     assert max(len(line) - len(line.lstrip()) for line in lines) == 5
+
+
+@pytest.fixture
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay out as a record of megabytes what is one of kilobytes."""
+    monkeypatch.setattr(json_text, "LARGE_BYTES", 1)
+    monkeypatch.setattr(json_text, "_LONG_LINE_BYTES", 10_000)
+
+
+def many_measurements(count: int) -> Session:
+    return sample_session(measurements=tuple(sample_measurement(clock_cost_ns=number) for number in range(count)))
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_a_large_record_has_one_line_per_field_and_measurement() -> None:
+    session = many_measurements(7)
+    data = json_text.encode(session)
+    lines = data.decode().splitlines()
+    assert json_text.decode(data, Session, PLACE) == session
+    assert json.loads(data) == json.loads(msgspec.json.encode(session))
+    assert f' "session_id": "{session.session_id}",' in lines
+    assert [line.startswith('  {"test":') for line in lines].count(True) == 7
+    assert len(lines) == 7 + len(Session.__struct_fields__) + 3  # two braces, and the bracket that closes
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_a_report_of_large_sessions_has_one_line_per_measurement() -> None:
+    report = ReportRecord(
+        stepprof_version="1", sessions=(many_measurements(5), many_measurements(4)), comparison=None, unreadable=("a",)
+    )
+    data = json_text.encode(report)
+    assert json_text.decode(data, ReportRecord, PLACE) == report
+    assert json.loads(data) == json.loads(msgspec.json.encode(report))
+    assert data.decode().count('\n    {"test":') == 9
+
+
+@pytest.mark.usefixtures("small_is_large")
+def test_a_large_measurement_is_broken_into_its_fields() -> None:
+    measurement = with_samples(tuple(range(1000, 9000))).measurements[0]
+    session = sample_session(measurements=(measurement, *many_measurements(2).measurements))
+    data = json_text.encode(session)
+    assert json_text.decode(data, Session, PLACE) == session
+    assert json.loads(data) == json.loads(msgspec.json.encode(session))
+    (line,) = [line for line in data.decode().splitlines() if '"samples_ns"' in line and "[1000,1001," in line]
+    assert line.startswith('     "samples_ns": [1000,')
+
+
+@pytest.mark.usefixtures("small_is_large")
+@pytest.mark.parametrize("place", ["session", "measurement"])
+def test_what_json_would_change_is_told_in_a_large_record_too(place: str) -> None:
+    session = many_measurements(5)
+    if place == "session":
+        session = msgspec.structs.replace(session, stepprof_version="a\ud800")
+    else:
+        broken = msgspec.structs.replace(session.measurements[3], wall_clock_s=math.nan)
+        session = msgspec.structs.replace(session, measurements=(*session.measurements[:3], broken))
+    with pytest.raises(StoreError, match=r"stepprof_version: it holds half|measurements\[3\]\.wall_clock_s: it is nan"):
+        json_text.encode(session)
+
+
+def test_an_empty_large_record_and_one_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = sample_session(measurements=())
+    monkeypatch.setattr(json_text, "LARGE_BYTES", len(msgspec.json.encode(empty)))
+    assert json_text.encode(empty) == msgspec.json.encode(empty) + b"\n"  # no longer than a long line
+    monkeypatch.setattr(json_text, "LARGE_BYTES", len(msgspec.json.encode(empty)) + 1)
+    assert json_text.encode(empty).count(b"\n") > 5
+
+
+def test_a_line_is_one_line_and_comes_back() -> None:
+    measurement = sample_measurement()
+    line = json_text.encode_line(measurement)
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    assert msgspec.json.decode(line, type=Measurement) == measurement
+    with pytest.raises(StoreError, match=r"cannot store Measurement\.wall_clock_s: it is inf"):
+        json_text.encode_line(sample_measurement(wall_clock_s=math.inf))
+
+
+def without_later_fields(value: object) -> object:
+    """What a record may have looked like before any field with a default was there."""
+    if isinstance(value, msgspec.Struct) and not value.__struct_config__.array_like:
+        fields = {field.name: field for field in msgspec.structs.fields(value)}
+        needed = (name for name, field in fields.items() if field.required or name == "schema_version")
+        return {name: without_later_fields(getattr(value, name)) for name in needed}
+    if isinstance(value, tuple):
+        return [without_later_fields(item) for item in value]
+    return value
+
+
+def test_a_record_from_before_every_field_that_has_a_default_loads() -> None:
+    session = sample_session(measurements=(sample_measurement(window=sample_device_window()),))
+    old = json.dumps(without_later_fields(session)).encode()
+    loaded = json_text.decode(old, Session, PLACE)
+    assert loaded.measurements[0].runs == sample_measurement().runs
+    assert len(old) < len(msgspec.json.encode(session))
 
 
 def test_the_layout_leaves_text_that_looks_like_layout_alone() -> None:
