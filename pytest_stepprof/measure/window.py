@@ -15,6 +15,7 @@ from pytest_stepprof.analysis.findings import find
 from pytest_stepprof.analysis.labels import printable, refused_label
 from pytest_stepprof.analysis.traces.reader import Trace, read_trace
 from pytest_stepprof.analysis.window.breakdown import reduce_window
+from pytest_stepprof.analysis.window.lanes import lanes_of
 from pytest_stepprof.analysis.window.steps import (
     READ_LABEL,
     SYNCHRONIZE_LABEL,
@@ -272,6 +273,7 @@ def _reduced(trace: Trace, request: WindowRequest, messages: tuple[str, ...]) ->
     except TraceError as error:
         raise ProfilerError(f"{error} {_said(messages)}") from error
     _require_regions(trace, steps, request.regions)
+    window = msgspec.structs.replace(window, timeline=lanes_of(trace, steps))
     if request.device_kind == "mps":
         unseen = msgspec.structs.replace(window.device, reason="torch.profiler records no MPS activity", suspected=True)
         window = msgspec.structs.replace(window, device=unseen)
