@@ -7,6 +7,7 @@
    raises the level of the others, which must raise no false alarm.
 3. **budgets that end early**, with one last look.
 4. **noise that breaks what the procedure assumes**, beside the same without it. Asserts nothing.
+5. **stored baselines** on recorded sessions of unchanged code (``stored_baselines``). Asserts nothing.
 
 In 1 to 3 the upper Clopper-Pearson bound (one-sided, 95 %) of each rate has to be within 1.5 times the level; the exit
 code says whether it is. Decisions come from ``decided_at_once`` of the tests, which is held equal to the public
@@ -39,6 +40,7 @@ from simulated_suites import (
     processes_of_two_kinds,
     summaries_of,
 )
+from stored_baselines import print_stored
 from tabulate import tabulate
 
 from pytest_stepprof.record.settings import JudgeSettings
@@ -255,7 +257,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000, help="suites of one test per cell (default: %(default)s)")
     parser.add_argument("--shared-runs", type=int, default=100_000, help="larger suites (default: %(default)s)")
+    parser.add_argument("--stored-only", action="store_true", help="only 5, which takes seconds")
     chosen = parser.parse_args()
+    if chosen.stored_only:
+        print_stored()
+        return 0
     print("regressed, % of suites (alarms) or of tests; in brackets the upper bound; sd is a round's\n")
     good = print_suites(chosen.runs, chosen.shared_runs)
     print("\nmixed suites: false alarms, % of suites\n")
@@ -264,6 +270,8 @@ def main() -> int:
     good &= print_ended(chosen.runs)
     print("\nnoise that breaks what the procedure assumes\n")
     print_hostile(chosen.runs)
+    print("\nstored baselines\n")
+    print_stored()
     print("\nall rates hold" if good else "\nsome rates, marked with !, do not hold")
     return 0 if good else 1
 

@@ -86,14 +86,38 @@ def other_conditions_of_time(before: Scenario, now: Scenario) -> tuple[str, ...]
 
 
 def other_machine(before: Environment, now: Environment) -> tuple[str, ...]:
-    """Name each fact of hardware and software that is not the same: ``cpu model: A -> B``, sorted by kind and name."""
+    """Name each fact of hardware and software that is not the same: ``cpu model: A -> B``, sorted by kind and name.
+
+    A fact that only one record holds is none of them, unless its absence says something: a variable that was not set,
+    a machine without a device. ``unknown_facts`` names the others.
+    """
     return (*_changed_facts(before.hardware, now.hardware), *_changed_facts(before.software, now.software))
 
 
+def unknown_facts(before: Environment, now: Environment) -> tuple[str, ...]:
+    """Name each fact that only one record holds, so that nobody knows whether it changed; sorted by kind and name.
+
+    Records of older versions of stepprof hold fewer facts.
+    """
+    kinds = ((before.hardware, now.hardware), (before.software, now.software))
+    return tuple(name for then, here in kinds for name in sorted(then.keys() ^ here.keys()) if not _absence(name))
+
+
+_VARIABLE = "variable "
+_DEVICE = "device"
+
+
+def _absence(name: str) -> str | None:
+    """What it says that a record does not hold a fact; ``None``: nothing, it may not have been looked at."""
+    if name.startswith(_VARIABLE):
+        return "not set"
+    return "none" if name == _DEVICE else None
+
+
 def _changed_facts(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    names = sorted(before.keys() | now.keys())
-    facts = ((name, before.get(name, "not known"), now.get(name, "not known")) for name in names)
-    return tuple(f"{name}: {then} -> {here}" for name, then, here in facts if then != here)
+    names = () if before == now else sorted({*before, *now})
+    facts = ((name, before.get(name, _absence(name)), now.get(name, _absence(name))) for name in names)
+    return tuple(f"{name}: {then} -> {here}" for name, then, here in facts if None not in (then, here) and then != here)
 
 
 def _settings_differ(before: str, now: str) -> bool:

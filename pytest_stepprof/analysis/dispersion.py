@@ -18,12 +18,31 @@ def per_step_ns(runs: Sequence[Run]) -> tuple[float, ...]:
     return tuple(sample / run.steps_per_sample for run in runs for sample in run.samples_ns)
 
 
+QUIET_QUANTILE = 0.1
+"""The quantile by which sessions are compared: steps that nothing else disturbed much (see ``prediction``)."""
+
+
+def quiet_ns(runs: Sequence[Run]) -> float | None:
+    """Return the first decile of all samples in nanoseconds per step, linearly interpolated; ``None`` without any."""
+    values = per_step_ns(runs)
+    return float(np.quantile(values, QUIET_QUANTILE)) if values else None
+
+
 def median_without_waiting_ns(runs: Sequence[Run]) -> float | None:
     """Return the median per step of samples less what threads waited for a core in them; ``None`` if not known.
 
     Whatever stops a step while all its threads are on a core is still in it. What is taken off may be too much: two
     threads can wait at once, or one for the other. So this is a lower bound of the undisturbed time, in nanoseconds.
     """
+    return _quantile_without_waiting(runs, 0.5)
+
+
+def quiet_without_waiting_ns(runs: Sequence[Run]) -> float | None:
+    """Return what ``median_without_waiting_ns`` does, of the first decile in place of the median."""
+    return _quantile_without_waiting(runs, QUIET_QUANTILE)
+
+
+def _quantile_without_waiting(runs: Sequence[Run], quantile: float) -> float | None:
     if any(len(run.waited_ns) != len(run.samples_ns) for run in runs):
         return None
     left = [
@@ -31,7 +50,7 @@ def median_without_waiting_ns(runs: Sequence[Run]) -> float | None:
         for run in runs
         for sample, waited in zip(run.samples_ns, run.waited_ns, strict=True)
     ]
-    return float(np.median(left)) if left else None
+    return float(np.quantile(left, quantile)) if left else None
 
 
 def describe(values_ns: Sequence[float]) -> Dispersion:

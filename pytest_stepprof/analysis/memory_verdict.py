@@ -41,7 +41,7 @@ def judge_memory(before: Window, after: Window, judge: JudgeSettings) -> tuple[t
     changes = compare_memory(before, after, judge)
     grown = [change for change in changes if change.holder is None and change.grew]
     reasons = [
-        reason("memory", WEIGHT_OF_A_FAILURE[mode] if change.grew else "informs", memory_text(change))
+        reason("memory", WEIGHT_OF_A_FAILURE[mode] if change.grew else "informs", memory_text(change) + _rule(judge))
         for change in changes
         if change.holder is None and change.before_bytes != change.after_bytes
     ]
@@ -58,6 +58,12 @@ def memory_text(change: MemoryChange) -> str:
     (before, after, allowed), unit = byte_sizes((change.before_bytes, change.after_bytes, change.allowed_bytes))
     place = change.device if change.holder is None else f"{change.device} in {change.holder}"
     return f"peak memory on {place} {before} -> {after} {unit} in a step, allowed up to {allowed}"
+
+
+def _rule(judge: JudgeSettings) -> str:
+    """Name the person's own rule that gave the tolerance, where there is one."""
+    named = (rule for rule in judge.fixed_rules if rule.startswith("memory") and ":" in rule)
+    return "".join(f" by the fixed rule {rule}" for rule in named)
 
 
 def _by_device(window: Window) -> dict[str, MemoryUse]:

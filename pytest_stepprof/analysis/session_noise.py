@@ -1,4 +1,7 @@
-"""How far the medians of two sessions of unchanged code lie apart: a stated number, until sessions are compared better.
+"""How far the medians of two sessions of unchanged code lie apart: a stated number, where nothing better is known.
+
+Sessions are compared by a quieter value where every one has it (see ``prediction``). Medians remain for those without,
+for the doubt that a median raises beside it, and for the single round of a comparison that ended early.
 
 A session is one process, and what happens to a whole process (memory layout, neighbours, clock speed) cannot be
 seen from its own steps. So the log-ratio of two sessions is given a normal distribution whose size was measured once.
@@ -20,7 +23,8 @@ Nothing here says how the tails go on beyond what 300 comparisons show.
 """
 
 import math
-from statistics import NormalDist
+from collections.abc import Sequence
+from statistics import NormalDist, stdev
 
 SESSION_STANDARD_DEVIATION = 0.19
 """Standard deviation of the log of one session's median, unchanged code."""
@@ -40,3 +44,22 @@ def log_ratio_half_width(level: float) -> float:
     if not 0 < level < 0.5:
         raise ValueError(f"a one-sided level lies between 0 and 0.5, this one is {level!r}")
     return -_LOG_RATIO.inv_cdf(level)
+
+
+def median_half_width(logs: Sequence[float], level: float) -> tuple[float, str]:
+    """Return by how much a new session exceeds the mean of ``logs`` with probability ``level``, and whose noise it is.
+
+    ``logs`` are the logarithms of one median per session of unchanged code. Where they spread more than stated, the
+    half width grows with them; it is never narrower than stated. The phrase is for a report.
+
+    Raises:
+        ValueError: the level is not between 0 and 0.5, both excluded, or there is no session.
+    """
+    if not logs:
+        raise ValueError("a half width needs at least one session")
+    spread = stdev(logs) if len(logs) > 1 else 0.0
+    width = log_ratio_half_width(level) * math.sqrt((1 + 1 / len(logs)) / 2)
+    if spread <= SESSION_STANDARD_DEVIATION:
+        return width, NOISE_DESCRIPTION
+    phrase = f"spread of {len(logs)} sessions, {100 * spread:.2g} %, which is above the {NOISE_DESCRIPTION}"
+    return width * spread / SESSION_STANDARD_DEVIATION, phrase

@@ -8,11 +8,14 @@ import msgspec
 
 from pytest_stepprof.analysis.autocorrelation import autocorrelation
 from pytest_stepprof.analysis.cold_start import asks_for_cold_start, what_ran_before
-from pytest_stepprof.analysis.compare import compare_test, judged_as
+from pytest_stepprof.analysis.compare import judged_as
 from pytest_stepprof.analysis.judged import reason
 from pytest_stepprof.analysis.listing import counted, first_few
 from pytest_stepprof.analysis.more_rounds import too_few_to_reject
+from pytest_stepprof.analysis.renames import likely_renames
 from pytest_stepprof.analysis.round_times import RoundTimes, times_of_rounds, without_rounds
+from pytest_stepprof.analysis.standing import missing_test
+from pytest_stepprof.analysis.verdict import compare_test
 from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison, TimeComparison, Verdict
 from pytest_stepprof.record.lockstep import AbRecord, LockstepRound, TestRound
 from pytest_stepprof.record.measurement import Measurement
@@ -95,18 +98,21 @@ def judge_sides(checked: CheckedSides, record: AbRecord) -> Judgement:
         if key not in tests:
             judged.append(_judged(checked, record, measured, before.get(key), times.get(key), problems.get(key, ())))
     known = {test.key for test in judged}
+    gone = [before[key] for key in sorted(before.keys() - known)]
+    now_called = likely_renames(gone, [measured for key, measured in now.items() if key not in before])
     comparison = Comparison(
         baseline=_side_name(record),
         baseline_sessions=(checked.base.session_id,),
         tests_sharing_level=max(1, record.tests_sharing_level),
         tests=tuple(judged),
-        missing=tuple(sorted(before.keys() - known)),
+        missing=tuple(one.test.key for one in gone),
+        missing_tests=tuple(missing_test(one.test, now_called.get(one.test.key)) for one in gone),
     )
     return Judgement(
         comparison=comparison,
         times=times,
         lead=too_few_to_reject({key: of.decided for key, of in times.items()}, timed, record),
-        remarks=tuple(_remarks(record, times, _order_of(record, timed, now))),
+        remarks=(*_remarks(record, times, _order_of(record, timed, now)), *_fixed_rules(timed)),
     )
 
 
@@ -269,6 +275,13 @@ def _remarks(record: AbRecord, times: Mapping[str, RoundTimes], order: Sequence[
     for remark, numbers in told.items():
         where = "" if len(numbers) == len(record.rounds) > 1 else f"round {', '.join(map(str, numbers))}: "
         yield f"{where}{remark}"
+
+
+def _fixed_rules(timed: Mapping[str, JudgeSettings]) -> Iterator[str]:
+    """Say that a person's own rules for time do not decide where rounds do."""
+    rules = sorted({judge.time_rule.text for judge in timed.values() if judge.time_rule is not None})
+    if rules:
+        yield f"times are judged by the rounds of both sides, and not by the fixed rule {' or '.join(rules)}"
 
 
 def _lost_together(rounds: Sequence[LockstepRound]) -> Iterator[str]:

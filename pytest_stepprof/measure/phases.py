@@ -11,7 +11,13 @@ from pathlib import Path
 
 import torch
 
-from pytest_stepprof.analysis.dispersion import describe, median_without_waiting_ns, per_step_ns
+from pytest_stepprof.analysis.dispersion import (
+    describe,
+    median_without_waiting_ns,
+    per_step_ns,
+    quiet_ns,
+    quiet_without_waiting_ns,
+)
 from pytest_stepprof.analysis.plan import StepCosts, plan_runs, planned_warmup
 from pytest_stepprof.measure import run_observations
 from pytest_stepprof.measure.clock import clock_cost_ns
@@ -133,6 +139,8 @@ def _measurement(
         dispersion=describe(per_step_ns(runs)),
         run_medians_ns=tuple(describe(per_step_ns([run])).median_ns for run in runs),
         median_without_waiting_ns=median_without_waiting_ns(runs),
+        quiet_ns=quiet_ns(runs),
+        quiet_without_waiting_ns=quiet_without_waiting_ns(runs),
         window=phases.window.window,
         outputs=step.outputs.stored,
         repeated=phases.repeated,

@@ -72,7 +72,10 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     ``rounds`` is how many rounds of fresh processes are behind it (``None``: two sessions were compared). The levels
     are then those of one look at the rounds: all looks together hold what the rules say (``JudgeSettings.level``).
     ``baseline_medians_ns`` are the medians of the baseline's sessions behind the interval, oldest first (``before_ns``
-    is their geometric mean); empty where rounds are behind it. ``fixed_rule`` is the rule of the person's that decided
+    is their geometric mean); empty where rounds are behind it. Where ``quantile`` is given, ``ratio`` and its interval
+    are those of this quantile of each session's samples (0.1: nine of ten samples took longer) and not of the medians,
+    which another program's load moves more; the two next fields are the quantiles that were compared, in nanoseconds
+    per step, before being the geometric mean over sessions. ``fixed_rule`` is the rule of the person's that decided
     in place of the interval, as it was written (``time:25%``); its error rates are not known.
     """
 
@@ -89,6 +92,9 @@ class TimeComparison(Record, frozen=True, kw_only=True):
     level_upper: float | None = None
     rounds: int | None = None
     baseline_medians_ns: tuple[float, ...] = ()
+    quantile: float | None = None
+    before_quantile_ns: float | None = None
+    after_quantile_ns: float | None = None
     fixed_rule: str | None = None
 
 

@@ -130,6 +130,8 @@ class Measurement(Record, frozen=True, kw_only=True):
 
     ``median_without_waiting_ns`` is the median of samples less their ``waited_ns``, per step and never below 0: the
     least that a step can have taken had nothing else run on this machine. ``None`` where waiting is not known.
+    ``quiet_ns`` is the first decile of samples per step, which is what sessions are compared by, and
+    ``quiet_without_waiting_ns`` the same of samples less their waiting; ``None`` in records of before.
     ``start_state_digest`` covers the weights that the step started from, ``start_settings_digest`` everything else
     in ``state=`` (empty where it is not known). ``judge`` is how the test itself wants to be judged, ``None`` where
     that is not known. ``repeated`` is all that is compared (see ``Scenario.check_steps``) against the same once more
@@ -153,6 +155,8 @@ class Measurement(Record, frozen=True, kw_only=True):
     dispersion: Dispersion
     run_medians_ns: tuple[float, ...]
     median_without_waiting_ns: float | None = None
+    quiet_ns: float | None = None
+    quiet_without_waiting_ns: float | None = None
     window: Window
     outputs: StoredOutputs
     repeated: OutputComparison | None = None

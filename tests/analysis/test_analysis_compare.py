@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from sample_records import sample_measurement, sample_memory, sample_session
 
-from pytest_stepprof.analysis.compare import compare_sessions, compare_test, newest
+from pytest_stepprof.analysis.compare import compare_sessions, newest
+from pytest_stepprof.analysis.verdict import compare_test
 from pytest_stepprof.record.comparison import Gate, TestComparison
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
@@ -158,7 +159,7 @@ def test_another_scenario_is_not_comparable_and_nothing_else_is_claimed() -> Non
     assert (found.outputs, found.counters, found.time) == (None, (), None)
     *told, remedy = _texts(found, "conditions")
     assert told == ["module mode: train -> eval", "device: cpu -> cuda:0", "intra op threads: 1 -> 2"]
-    assert remedy.startswith("Nothing is compared: measure as baseline 'main' did")
+    assert remedy == "Nothing is compared."
     assert _weights(found, "conditions") == ["decides", "decides", "decides", "informs"]
 
 
@@ -174,7 +175,7 @@ def test_under_conditions_of_another_time_only_the_outputs_are_compared() -> Non
     assert _texts(found, "conditions") == [
         "includes read: no -> yes",
         "intra op threads: 1 -> 2",
-        "Only the outputs are compared: measure as baseline 'main' did, or save a new one with --stepprof-save.",
+        "Only the outputs are compared.",
     ]
     assert _weights(found, "conditions") == ["decides", "decides", "informs"]
     assert _texts(found, "time") == [
@@ -419,7 +420,7 @@ def test_sessions_are_compared_test_by_test() -> None:
         _session("2", _keyed("a", 2e6)),
     ]
     found = compare_sessions(
-        _session("3", _keyed("a", 8e6), _keyed("b"), _keyed("new")),
+        (_session("3", _keyed("a", 8e6), _keyed("b"), _keyed("new")),),
         "main",
         baseline,
         outputs={"a": _EQUAL, "b": _DIFFER},
@@ -453,7 +454,7 @@ def test_each_test_is_judged_as_it_was_measured_less_what_is_overridden(
 ) -> None:
     now = _measured(8e6, {"operator calls": 180, "calls of aten::copy_": 3}, judge=stored)
     found = compare_sessions(
-        _session("2", now),
+        (_session("2", now),),
         "main",
         [_session("1", _measured(judge=JudgeSettings(outputs="off")))],
         outputs={},

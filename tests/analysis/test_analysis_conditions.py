@@ -11,6 +11,7 @@ from pytest_stepprof.analysis.conditions import (
     other_conditions,
     other_conditions_of_time,
     other_machine,
+    unknown_facts,
 )
 from pytest_stepprof.record.environment import Environment
 from pytest_stepprof.record.measurement import Measurement
@@ -185,15 +186,38 @@ def test_leaves_in_another_order_are_another_batch() -> None:
     assert forbidding(_under(batch=leaves), _under(batch=leaves[::-1])) == ("batch: the same leaves in another order",)
 
 
-def test_every_fact_of_a_machine_that_differs_is_named_also_those_of_one_side() -> None:
+def test_every_fact_of_a_machine_that_differs_is_named() -> None:
     then = Environment(
-        hardware={"cpu model": "Other CPU"}, software={**_HERE.software, "cuda": "12.4"}, circumstances={}
+        hardware={**_HERE.hardware, "cpu model": "Other CPU"},
+        software={**_HERE.software, "python": "2"},
+        circumstances={},
     )
     assert other_machine(then, _HERE) == (
         "cpu model: Other CPU -> Example CPU",
-        "logical cores: not known -> 2",
-        "cuda: 12.4 -> not known",
+        f"python: 2 -> {_HERE.software['python']}",
     )
+    assert unknown_facts(then, _HERE) == ()
+
+
+def test_a_fact_that_one_record_lacks_is_not_known_and_no_difference() -> None:
+    older = Environment(hardware={"cpu model": "Example CPU"}, software=_HERE.software, circumstances={})
+    newer = msgspec.structs.replace(_HERE, software={**_HERE.software, "python compiler": "GCC 12"})
+    assert other_machine(older, newer) == other_machine(newer, older) == ()
+    assert unknown_facts(older, newer) == unknown_facts(newer, older) == ("logical cores", "python compiler")
+
+
+def test_a_variable_that_is_not_set_and_a_device_that_is_not_there_are_differences() -> None:
+    there = msgspec.structs.replace(
+        _HERE,
+        hardware={**_HERE.hardware, "device": "NVIDIA H200", "device driver": "nvidia 570"},
+        software={**_HERE.software, "variable OMP_NUM_THREADS": "4"},
+    )
+    assert other_machine(_HERE, there) == (
+        "device: none -> NVIDIA H200",
+        "variable OMP_NUM_THREADS: not set -> 4",
+    )
+    assert other_machine(there, _HERE)[1] == "variable OMP_NUM_THREADS: 4 -> not set"
+    assert unknown_facts(_HERE, there) == ("device driver",)
 
 
 def test_circumstances_are_not_part_of_a_machine() -> None:

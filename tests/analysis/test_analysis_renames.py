@@ -11,7 +11,11 @@ changed = msgspec.structs.replace
 
 def named(key, *, parameters=(), step="3" * 64, batch="2" * 64):
     measurement = measured(key, step_source_digest=step, first_batch_digest=batch)
-    return changed(measurement, test=changed(measurement.test, parameters=parameters))
+    test = measurement.test
+    return changed(
+        measurement,
+        test=changed(test, parameters=parameters, qualified_name=test.qualified_name.partition("[")[0]),
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,19 @@ def named(key, *, parameters=(), step="3" * 64, batch="2" * 64):
 def test_what_speaks_for_the_same_test(gone, there, hint):
     expected = {} if hint is None else {"t.py::test_step": f"may be {there.test.node_id} now ({hint})"}
     assert rename_hints([gone], [there]) == expected
+
+
+def test_the_most_similar_of_equally_likely_ones_counts():
+    gone = named("t.py::f[size=4-dtype=half]", batch="7" * 64)
+    sizes = [named(f"t.py::f[size={size}-dtype={kind}]") for size, kind in ((8, "float"), (5, "half"), (9, "bfloat"))]
+    assert "f[size=5-dtype=half] now" in rename_hints([gone], sizes)["t.py::f[size=4-dtype=half]"]
+
+
+def test_a_suite_that_moved_is_told_in_full_and_one_that_is_all_alike_costs_no_hours():
+    moved = [[named(f"{file}::test_{number}", step=None) for number in range(3000)] for file in ("a.py", "b.py")]
+    assert len(rename_hints(*moved)) == 3000
+    alike = [[named(f"t.py::f[{word}{number}]", step=None) for number in range(3000)] for word in ("old", "new")]
+    assert 0 < len(rename_hints(*alike)) < 100
 
 
 def test_of_several_the_one_counts_for_which_most_speaks():

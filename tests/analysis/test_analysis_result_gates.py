@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from sample_records import sample_measurement, sample_session
 
-from pytest_stepprof.analysis.compare import compare_test
 from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.analysis.result_gates import result_alone
+from pytest_stepprof.analysis.verdict import compare_test
 from pytest_stepprof.record.comparison import Gate, TestComparison
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch

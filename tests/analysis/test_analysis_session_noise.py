@@ -17,6 +17,7 @@ from pytest_stepprof.analysis.session_noise import (
     NOISE_DESCRIPTION,
     SESSION_STANDARD_DEVIATION,
     log_ratio_half_width,
+    median_half_width,
 )
 
 _RECORDED = Path(__file__).parents[2].parent / "shared" / "noise" / "null_sessions.json.gz"
@@ -116,3 +117,22 @@ def test_a_level_that_is_none_is_refused(level: float) -> None:
 
 def test_the_description_names_the_size_and_the_machine() -> None:
     assert NOISE_DESCRIPTION == "stated noise of one session, 19 % (two shared cores)"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_mean_of_several_sessions_differs_less_from_another(count: int) -> None:
+    width, whose = median_half_width([0.1] * count, 0.01)
+    assert width == pytest.approx(norm.isf(0.01, scale=SESSION_STANDARD_DEVIATION * math.sqrt(1 + 1 / count)))
+    assert whose == NOISE_DESCRIPTION
+
+
+def test_medians_that_spread_more_than_stated_widen_the_half_width() -> None:
+    logs = [0.0, 0.5, 1.0]
+    width, whose = median_half_width(logs, 0.01)
+    assert width == pytest.approx(norm.isf(0.01, scale=stdev(logs) * math.sqrt(1 + 1 / 3)))
+    assert whose == f"spread of 3 sessions, 50 %, which is above the {NOISE_DESCRIPTION}"
+
+
+def test_medians_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one session"):
+        median_half_width([], 0.01)

@@ -9,8 +9,9 @@ from lockstep_rounds import lockstep_round, round_of_test
 
 from pytest_stepprof.analysis.looks import looks_until
 from pytest_stepprof.analysis.sides import judge_sides, timed_tests
+from pytest_stepprof.record.comparison import MissingTest
 from pytest_stepprof.record.lockstep import NamedCommit, TestRound
-from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.record.settings import JudgeSettings, TimeRule
 from pytest_stepprof.record.turns import Begun
 
 changed = msgspec.structs.replace
@@ -133,6 +134,24 @@ def test_a_test_is_judged_as_head_stored_it():
     warning = checked(session(measured()), session(measured(judge=JudgeSettings(time="warn"))))
     test = one(ab_record(rounds=rounds({KEY: SLOWER})), warning)
     assert (test.verdict, test.failed_gates) == ("regressed", ())
+
+
+def test_a_fixed_rule_for_time_does_not_decide_where_rounds_do():
+    ruled = JudgeSettings(time_rule=TimeRule(text="time:25%", relative=0.25), fixed_rules=("time:25%",))
+    both = session(measured(judge=ruled))
+    judged = judge_sides(checked(both, both), ab_record(rounds=rounds({KEY: SLOWER})))
+    assert judged.comparison.tests[0].verdict == "regressed"
+    assert judged.comparison.tests[0].time.fixed_rule is None
+    (remark,) = [text for text in judged.remarks if "fixed rule" in text]
+    assert remark == "times are judged by the rounds of both sides, and not by the fixed rule time:25%"
+
+
+def test_a_test_that_only_base_has_may_have_another_name_on_head():
+    base, head = session(measured(), measured("t.py::old")), session(measured(), measured("t.py::new"))
+    found = judge_sides(checked(base, head), ab_record(rounds=rounds({KEY: [1.0] * 5}))).comparison
+    assert found.missing == ("t.py::old",)
+    hint = "may be t.py::new now (the same step, start and first batch)"
+    assert found.missing_tests == (MissingTest(key="t.py::old", node_id="t.py::old", hint=hint),)
 
 
 def test_tests_of_one_side_and_tests_that_broke_share_no_level():

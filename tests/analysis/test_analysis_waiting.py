@@ -1,24 +1,27 @@
 """What waiting for a core can explain is no change of the step."""
 
 import math
+from collections import namedtuple
 
 import msgspec
 import pytest
 from sample_records import sample_measurement, sample_session
 
-from pytest_stepprof.analysis.compare import compare_test
 from pytest_stepprof.analysis.dispersion import median_without_waiting_ns
 from pytest_stepprof.analysis.session_noise import log_ratio_half_width
-from pytest_stepprof.analysis.time_verdict import Waited, compare_time, waiting_share
+from pytest_stepprof.analysis.time_verdict import SessionTime, compare_time, waiting_share
+from pytest_stepprof.analysis.verdict import compare_test
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.settings import JudgeSettings
 
+Waited = namedtuple("Waited", ("before", "after"), defaults=(0.0, 0.0))
 changed = msgspec.structs.replace
 JUDGE = JudgeSettings()
 
 
 def compared(ratio, waited):
-    return compare_time(before_ns=1e6, after_ns=ratio * 1e6, settings=JUDGE, tests_sharing_level=1, waited=waited)
+    baseline, after = [SessionTime(1e6, waited.before)], SessionTime(ratio * 1e6, waited.after)
+    return compare_time(baseline=baseline, after=after, settings=JUDGE, tests_sharing_level=1)
 
 
 def runs_that_waited(waited_ns):

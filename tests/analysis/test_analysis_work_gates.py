@@ -293,6 +293,14 @@ def test_the_devices_peak_decides_and_holders_inform(mode: GateMode, weight: str
     assert _told(found.memory) == ([] if weight is None else told)
 
 
+def test_a_fixed_rule_for_memory_is_named_with_what_it_allows() -> None:
+    rules = {"fixed_rules": ("time:25%", "memory:10%+8MiB"), "memory_tolerance": 0.1}
+    text = "peak memory on cpu 120.0 -> 155.0 MiB in a step, allowed up to 140.0"
+    assert _told(_judge(_SMALL, _LARGE, **rules).memory)[0] == ("decides", f"{text} by the fixed rule memory:10%+8MiB")
+    alone = _judge(_SMALL, _LARGE, fixed_rules=("memory",))
+    assert _told(alone.memory)[0] == ("decides", text)
+
+
 def test_growth_within_the_margins_and_less_are_told_and_decide_nothing() -> None:
     within = _remembering(_use(130 * _MIB))
     assert _told(_judge(_SMALL, within).memory) == [
