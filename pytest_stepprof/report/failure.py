@@ -28,17 +28,17 @@ def failure_text(
     unit: Unit = "ms/step",
     samples_per_step: int | None = None,
     strict: bool = False,
-    where: Sequence[str] = (),
+    where: Sequence[str] | None = None,
 ) -> str:
     """Write the report of a test that failed against ``baseline``: several lines, no traceback.
 
     With ``strict``, a test without a failed gate failed because ``--stepprof-strict`` was asked for. Times are shown
     in ``unit`` (with ``samples_per_step`` samples in a step where it is ``samples/s``). ``where`` is what two windows
-    say about where it went.
+    say about where it went, as ``comparison`` has it unless it is given.
     """
     details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step, where=where)
     headline = _headline(comparison, baseline, strict=strict)
-    lines = [headline, comparison.node_id, "", *details, "", *_next_steps(comparison)]
+    lines = [headline, comparison.node_id, "", *details, "", *next_steps(comparison)]
     return "\n".join(printable(line) for line in lines).rstrip()
 
 
@@ -47,7 +47,7 @@ def gate_lines(
     *,
     unit: Unit = "ms/step",
     samples_per_step: int | None = None,
-    where: Sequence[str] = (),
+    where: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """List the gates that have something to say, outputs first, each followed by its indented sentences.
 
@@ -58,8 +58,9 @@ def gate_lines(
         sentences = _gate_sentences(comparison, gate, unit, samples_per_step)
         if sentences:
             lines += [f"{gate}:", *(f"  {sentence}" for sentence in sentences)]
-    if where:
-        lines += ["where it went (a hint, no measure):", *(f"  {line}" for line in where)]
+    went = comparison.where if where is None else where
+    if went:
+        lines += ["where it went (a hint, no measure):", *(f"  {line}" for line in went)]
     return tuple(lines)
 
 
@@ -95,13 +96,21 @@ def _gate_sentences(
 
 def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | None) -> tuple[str, ...]:
     """Both medians, the ratio with its interval, and what this comparison could have seen."""
-    before = time_text(time.before_ns, unit, samples_per_step)
-    after = time_text(time.after_ns, unit, samples_per_step)
+    before, after = (time_text(value_ns, unit, samples_per_step) for value_ns in (time.before_ns, time.after_ns))
+    sessions = len(time.baseline_medians_ns)
+    of_many = f" (geometric mean of {sessions} sessions)" if sessions > 1 else ""
+    compared = f"median {before} before{of_many}, {after} now"
+    if time.quantile is not None and time.before_quantile_ns is not None and time.after_quantile_ns is not None:
+        quantiles = (time.before_quantile_ns, time.after_quantile_ns)
+        then, here = (time_text(value_ns, unit, samples_per_step) for value_ns in quantiles)
+        compared += f"; compared in the fastest {100 * time.quantile:.3g} % of steps, {then} before, {here} now"
     above = "" if time.level_upper in (None, time.level_per_test) else f" below, {time.level_upper:.2g} above"
     level = f"level {time.level_per_test:.2g}{above} per test, {counted(time.tests_sharing_level, 'test')} sharing it"
+    rule = f"judged by your fixed rule {time.fixed_rule}, whose error rates are not known"
     return (
-        f"median {before} before, {after} now: {ratio_text(time.ratio)}, {interval_text(time)}",
+        f"{compared}: {ratio_text(time.ratio)}, {interval_text(time)}",
         f"{format_visible(time.smallest_visible_ratio)} ({level}; {time.noise})",
+        *((rule,) if time.fixed_rule is not None else ()),
     )
 
 
@@ -206,7 +215,8 @@ def _counter_details(comparison: TestComparison, said: tuple[str, ...]) -> tuple
     return (*texts[:_COUNTERS_SHOWN], *more)
 
 
-def _next_steps(comparison: TestComparison) -> list[str]:
+def next_steps(comparison: TestComparison) -> list[str]:
+    """Say what a person can do about the gates that failed, and what else would make the test judgeable."""
     steps = []
     if "outputs" in comparison.failed_gates and not _differs_from_baseline(comparison):
         steps.append("Find what the step keeps from run to run: put it into state=, or build everything in setup=.")
@@ -219,4 +229,6 @@ def _next_steps(comparison: TestComparison) -> list[str]:
         steps.append("If the additional memory is meant, save a new baseline with --stepprof-save=NAME.")
     if "time" in comparison.failed_gates:
         steps.append("To tell a slower step from a slower hour, or to see small changes, use: stepprof ab BASE.")
-    return steps
+    said = [reason.text for reason in comparison.reasons]
+    others = (text for text in (comparison.remedy, comparison.hint) if text is not None)
+    return [*steps, *(other for other in others if not any(other in text for text in said))]

@@ -49,6 +49,8 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
         ("stepprof_verdict", comparison.verdict),
         ("stepprof_failed_gates", ",".join(comparison.failed_gates)),
     ]
+    if comparison.standing != "compared":
+        found.append(("stepprof_standing", comparison.standing))
     deciding = [reason.text for reason in comparison.reasons if reason.weight == "decides"]
     if deciding:
         found.append(("stepprof_reasons", "; ".join(deciding)))
@@ -64,7 +66,10 @@ def _judged(comparison: TestComparison) -> list[tuple[str, str]]:
     found += [("stepprof_memory_grew" if one.grew else "stepprof_memory", memory_text(one)) for one in devices]
     if comparison.time is not None:
         found += _timed(comparison.time)
-    return found
+    if comparison.cold_start is not None:
+        found.append(("stepprof_baseline_cold_start_ns", str(comparison.cold_start.before_ns)))
+    others = (("stepprof_remedy", comparison.remedy), ("stepprof_hint", comparison.hint))
+    return found + [(name, text) for name, text in others if text is not None]
 
 
 def _timed(time: TimeComparison) -> list[tuple[str, str]]:
@@ -76,4 +81,15 @@ def _timed(time: TimeComparison) -> list[tuple[str, str]]:
     ]
     if time.smallest_visible_ratio is not None:
         found.append(("stepprof_smallest_visible_ratio", f"{time.smallest_visible_ratio:.6g}"))
+    if time.baseline_medians_ns:
+        found.append(("stepprof_baseline_sessions", str(len(time.baseline_medians_ns))))
+    if time.quantile is not None:
+        found.append(("stepprof_compared_quantile", f"{time.quantile:.3g}"))
+    values = (
+        ("stepprof_baseline_quantile_ns", time.before_quantile_ns),
+        ("stepprof_quantile_ns", time.after_quantile_ns),
+    )
+    found += [(name, f"{value_ns:.0f}") for name, value_ns in values if value_ns is not None]
+    if time.fixed_rule is not None:
+        found.append(("stepprof_fixed_rule", time.fixed_rule))
     return found

@@ -4,6 +4,7 @@ Escapes follow the GFM specification (backslash escapes 6.1, code spans 6.3, tab
 references for ``<``, ``>`` and ``&`` because some readers of Markdown take HTML in any shape.
 """
 
+import html
 import re
 
 from pytest_stepprof.analysis.labels import printable
@@ -25,13 +26,14 @@ from pytest_stepprof.report.document import (
 
 _REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@&#8203;"}  # a zero-width space keeps @names from pinging
 _SPECIAL = re.compile(r"[\\`*_\[\]|~&<>#$@]")
-_LIST_START = re.compile(r"^(?:(?P<bullet>[-+=])|(?P<number>\d{1,9})(?P<stop>[.)]))(?=\s|$)")
+# What begins a list, or is a rule as a whole: "---", and "- -" behind the dash of a point.
+_LIST_START = re.compile(r"^(?:(?P<bullet>[-+=])(?=\s|[-=\s]*$)|(?P<number>\d{1,9})(?P<stop>[.)])(?=\s|$))")
 _RULES: dict[Alignment, str] = {"left": ":---", "right": "---:"}
 
 
 def render_markdown(document: Document) -> str:
     """Write a document as GitHub-flavoured Markdown that ends with a line break."""
-    parts = [f"## {_inline(document.title)}", *(_render_block(block) for block in document.blocks)]
+    parts = [f"## {_inline(document.title)}", *(render_block(block) for block in document.blocks)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -66,13 +68,22 @@ def _inline(text: Text) -> str:
     return f"**{escaped}**" if text.tone == "bad" and escaped else escaped
 
 
+def _html(text: Text) -> str:
+    """One line inside of an HTML element, where Markdown is not read; GitHub still looks for @names and #numbers."""
+    content = html.escape(" ".join(printable(text.content).splitlines()))
+    if text.literal:
+        return f"<code>{content}</code>"
+    return re.sub(r"(?<!&)[@#]", lambda found: f"{found[0]}&#8203;", content)
+
+
 def _cell(text: Text) -> str:
     inline = _inline(text)
     # A table is cut at pipes before code spans are seen, so that a pipe inside a span needs its backslash too.
     return inline.replace("|", "\\|") if text.literal else inline
 
 
-def _render_block(block: Block) -> str:
+def render_block(block: Block) -> str:
+    """Write one block, without a line break at its end; nothing for a block that Markdown cannot show."""
     match block:
         case Heading(text=text, level=level):
             return f"{'#' * (level + 2)} {_inline(text)}"
@@ -86,9 +97,10 @@ def _render_block(block: Block) -> str:
             return "\n".join((f"{fence}text", *printed, fence))
         case Table():
             return _render_table(block)
-        case Details(summary=summary, blocks=blocks, level=level):
-            parts = [_render_block(one) for one in (Heading(summary, level), *blocks)]
-            return "\n\n".join(part for part in parts if part)
+        case Details(summary=summary, blocks=blocks, open=is_open):
+            inner = [render_block(one) for one in blocks]
+            begin = f"<details{' open' if is_open else ''}>\n<summary>{_html(summary)}</summary>"
+            return "\n\n".join(part for part in (begin, *inner, "</details>") if part)
         case ValuesFigure() | IntervalsFigure() | LanesFigure():
             return ""  # their numbers stand in tables
 

@@ -1,13 +1,14 @@
 """The table with a row per test."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from pytest_stepprof.record.comparison import TestComparison, Verdict
+from pytest_stepprof.analysis.units import LARGEST_VISIBLE, byte_sizes, format_visible
+from pytest_stepprof.record.comparison import TestComparison, TimeComparison, Verdict
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import Unit
-from pytest_stepprof.record.session import Session
-from pytest_stepprof.report.document import Table, Text, Tone
-from pytest_stepprof.report.quantities import milliseconds, time_text
+from pytest_stepprof.report.document import Alignment, Paragraph, Table, Text, Tone
+from pytest_stepprof.report.quantities import interval_ratio_text, milliseconds, ratio_text, time_text
 
 _NOTHING = Text("-", tone="muted")
 _TONES: dict[Verdict, Tone] = {
@@ -26,19 +27,80 @@ _OUTPUT_TONES: dict[str, Tone] = {
     "quality kept": "good",
     "quality lost": "bad",
 }
+RATIO_TONES: dict[Verdict, Tone] = {"regressed": "bad", "improved": "good", "not regressed": "plain"}
 
 
-def overview_table(session: Session, comparisons: Mapping[str, TestComparison]) -> Table:
-    """One row per measured test in the order of the session, then those that were judged without a measurement."""
-    rows = [_row(measurement, comparisons.get(measurement.test.key)) for measurement in session.measurements]
-    measured = {measurement.test.key for measurement in session.measurements}
-    rows += [_unmeasured(comparison) for key, comparison in comparisons.items() if key not in measured]
+class _Column(NamedTuple):
+    """A column of the table; those with the largest ``droppable`` go first where room is short, 0 never goes."""
+
+    header: str
+    alignment: Alignment
+    droppable: int = 0
+
+
+_MEASURED = (
+    _Column("test", "left"),
+    _Column("median", "right"),
+    _Column("MAD", "right", 3),
+    _Column("cold start", "right", 2),
+    _Column("runs x steps", "right", 4),
+    _Column("outputs", "left", 1),
+    _Column("verdict", "left"),
+)
+_COMPARED = (
+    _Column("test", "left"),
+    _Column("verdict", "left"),
+    _Column("before", "right", 2),
+    _Column("now", "right", 1),
+    _Column("now is", "right"),
+    _Column("interval", "right", 4),
+    _Column("could have seen", "right", 8),
+    _Column("outputs", "left", 3),
+    _Column("counters", "left", 5),
+    _Column("peak memory", "right", 7),
+    _Column("cold start", "right", 6),
+)
+
+
+def overview_table(measurements: Sequence[Measurement], comparisons: Mapping[str, TestComparison]) -> Table:
+    """One row per measured test in the order of the session, then those that were judged without a measurement.
+
+    Where no time was compared, the table shows what was measured, else what became of it: columns that have nothing
+    to say in any row are left out.
+    """
+    measured = {measurement.test.key: measurement for measurement in measurements}
+    if not any(test.time is not None for test in comparisons.values()):
+        rows = [_row(measurement, comparisons.get(key)) for key, measurement in measured.items()]
+        rows += [_unmeasured(comparison) for key, comparison in comparisons.items() if key not in measured]
+        return _table(_MEASURED, rows)
+    keys = dict.fromkeys((*measured, *comparisons))
+    return _table(_COMPARED, [_compared_row(measured.get(key), comparisons.get(key)) for key in keys])
+
+
+def _table(columns: Sequence[_Column], rows: Sequence[tuple[Text, ...]]) -> Table:
+    kept = [
+        position
+        for position, column in enumerate(columns)
+        if not column.droppable or any(row[position] != _NOTHING for row in rows)
+    ]
+    droppable = [place for place, position in enumerate(kept) if columns[position].droppable]
     return Table(
-        headers=("test", "median", "MAD", "cold start", "runs x steps", "outputs", "verdict"),
-        rows=tuple(rows),
-        alignments=("left", "right", "right", "right", "right", "left", "left"),
-        drop_order=(4, 2, 3, 5),
+        headers=tuple(columns[position].header for position in kept),
+        rows=tuple(tuple(row[position] for position in kept) for row in rows),
+        alignments=tuple(columns[position].alignment for position in kept),
+        drop_order=tuple(sorted(droppable, key=lambda place: -columns[kept[place]].droppable)),
     )
+
+
+def legend(tests: Sequence[TestComparison]) -> tuple[Paragraph, ...]:
+    """Say what the columns compare, where that is not the medians that stand beside it."""
+    times = (test.time for test in tests if test.time is not None and test.time.verdict != "not comparable")
+    shares = sorted({time.quantile for time in times if time.quantile is not None})
+    if not shares:
+        return ()
+    fastest = " or ".join(f"{100 * share:.3g} %" for share in shares)
+    text = f"before, now: medians. now is, interval, could have seen: of the time in the fastest {fastest} of steps"
+    return (Paragraph(Text(f"{text}, which other programs disturb least", tone="muted")),)
 
 
 def failed(test: TestComparison) -> bool:
@@ -68,12 +130,30 @@ def run_shape(measurement: Measurement) -> str:
     return f"{len(steps)} x {each}" + (f" (k={per_sample})" if per_sample > 1 else "")
 
 
+def deviation_text(measurement: Measurement) -> str | None:
+    """Write the MAD as time and share of the median: in samples/s a MAD of times has no counterpart, its share has."""
+    mad_ns, median_ns = measurement.dispersion.mad_ns, measurement.dispersion.median_ns
+    if mad_ns is None:
+        return None
+    if measurement.scenario.unit == "samples/s" and median_ns > 0:
+        return f"{100 * mad_ns / median_ns:.1f} %"
+    relative = f" ({100 * mad_ns / median_ns:.1f} %)" if median_ns > 0 else ""
+    return f"{milliseconds(mad_ns)}{relative}"
+
+
+def unit_of(measurement: Measurement | None) -> tuple[Unit, int | None]:
+    """Return the unit in which a test's times are shown, and the samples in a step."""
+    if measurement is None:
+        return "ms/step", None
+    return measurement.scenario.unit, measurement.scenario.samples_per_step
+
+
 def _row(measurement: Measurement, comparison: TestComparison | None) -> tuple[Text, ...]:
-    scenario, dispersion = measurement.scenario, measurement.dispersion
+    deviation = deviation_text(measurement)
     return (
         Text(measurement.test.node_id, literal=True),
-        Text(time_text(dispersion.median_ns, scenario.unit, scenario.samples_per_step)),
-        _deviation(dispersion.mad_ns, dispersion.median_ns, scenario.unit),
+        Text(time_text(measurement.dispersion.median_ns, *unit_of(measurement))),
+        _NOTHING if deviation is None else Text(deviation),
         Text(milliseconds(measurement.cold_start.step_ns)),
         Text(run_shape(measurement)),
         _outputs(comparison, measurement),
@@ -85,14 +165,41 @@ def _unmeasured(comparison: TestComparison) -> tuple[Text, ...]:
     return (Text(comparison.node_id, literal=True), *(_NOTHING,) * 4, _outputs(comparison, None), _verdict(comparison))
 
 
-def _deviation(mad_ns: float | None, median_ns: float, unit: Unit) -> Text:
-    """Time and share of the median: a MAD of times has no counterpart in samples/s, its share has."""
-    if mad_ns is None:
+def _compared_row(measurement: Measurement | None, test: TestComparison | None) -> tuple[Text, ...]:
+    shown = test.node_id if measurement is None and test is not None else ""
+    return (
+        Text(shown if measurement is None else measurement.test.node_id, literal=True),
+        _verdict(test),
+        *_times(measurement, None if test is None else test.time),
+        _outputs(test, measurement),
+        _NOTHING if test is None else _counters(test),
+        _memory(measurement, test),
+        _cold_start(measurement, test),
+    )
+
+
+def _times(measurement: Measurement | None, time: TimeComparison | None) -> tuple[Text, ...]:
+    """Before, now, ratio, interval and what could have been seen; a ratio that judges nothing is not shown."""
+    unit, samples = unit_of(measurement)
+    if time is None:
+        now = _NOTHING if measurement is None else Text(time_text(measurement.dispersion.median_ns, unit, samples))
+        return _NOTHING, now, *(_NOTHING,) * 3
+    medians = (Text(time_text(value_ns, unit, samples)) for value_ns in (time.before_ns, time.after_ns))
+    if time.verdict == "not comparable":
+        return *medians, *(_NOTHING,) * 3
+    return (
+        *medians,
+        Text(ratio_text(time.ratio), tone=RATIO_TONES.get(time.verdict, "muted")),
+        Text(interval_ratio_text(time.ratio_lower, time.ratio_upper)),
+        _visible(time.smallest_visible_ratio),
+    )
+
+
+def _visible(ratio: float | None) -> Text:
+    if ratio is None:
         return _NOTHING
-    if unit == "samples/s" and median_ns > 0:
-        return Text(f"{100 * mad_ns / median_ns:.1f} %")
-    relative = f" ({100 * mad_ns / median_ns:.1f} %)" if median_ns > 0 else ""
-    return Text(f"{milliseconds(mad_ns)}{relative}")
+    beyond = Text(f"only above {LARGEST_VISIBLE}x", tone="attention")
+    return beyond if not ratio <= LARGEST_VISIBLE else Text(format_visible(ratio).removeprefix("could have seen "))
 
 
 def _outputs(comparison: TestComparison | None, measurement: Measurement | None) -> Text:
@@ -105,7 +212,45 @@ def _outputs(comparison: TestComparison | None, measurement: Measurement | None)
     return Text(word, tone=_OUTPUT_TONES[word])
 
 
+def _counters(test: TestComparison) -> Text:
+    """How many gated counters grew, else how many are not what they were; ``same`` only where they were compared."""
+    grown = sum(change.gated for change in test.counters)
+    if grown:
+        return Text(f"{grown} grew", tone="bad" if "counters" in test.failed_gates else "attention")
+    if test.counters:
+        return Text(f"{len(test.counters)} changed", tone="attention")
+    silent = test.time is None or any(reason.gate == "counters" for reason in test.reasons)
+    other_conditions = any((one.gate, one.weight) == ("conditions", "decides") for one in test.reasons)
+    return _NOTHING if silent or other_conditions else Text("same")
+
+
+def _memory(measurement: Measurement | None, test: TestComparison | None) -> Text:
+    """The peak of the device on which most grew, before and now; without a comparison the largest peak now."""
+    changes = [] if test is None else [change for change in test.memory if change.holder is None]
+    if changes:
+        most = max(changes, key=lambda change: (change.grew, change.after_bytes - change.before_bytes))
+        (before, after), unit = byte_sizes((most.before_bytes, most.after_bytes))
+        device = f" on {most.device}" if len(changes) > 1 else ""
+        return Text(f"{before} -> {after} {unit}{device}", tone="bad" if most.grew else "plain")
+    uses = () if measurement is None else measurement.window.memory
+    peaks = [max(use.peak_bytes, default=0) for use in uses]
+    if not peaks:
+        return _NOTHING
+    (size,), unit = byte_sizes((max(peaks),))
+    return Text(f"{size} {unit} now")
+
+
+def _cold_start(measurement: Measurement | None, test: TestComparison | None) -> Text:
+    change = None if test is None else test.cold_start
+    if change is not None:
+        return Text(f"{milliseconds(change.before_ns)} -> {milliseconds(change.after_ns)}")
+    return _NOTHING if measurement is None else Text(f"{milliseconds(measurement.cold_start.step_ns)} now")
+
+
 def _verdict(comparison: TestComparison | None) -> Text:
     if comparison is None:
         return Text("no baseline", tone="muted")
-    return Text(comparison.verdict, tone=verdict_tone(comparison))
+    if comparison.standing == "much faster" and not failed(comparison):
+        return Text(f"{comparison.verdict}, much faster", tone="attention")
+    word = "new test" if comparison.standing == "new test" else comparison.verdict
+    return Text(word, tone=verdict_tone(comparison))

@@ -10,11 +10,23 @@ from pytest_stepprof.record.lockstep import AbRecord, NamedCommit
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.session import Session
-from pytest_stepprof.report.document import Block, Bullets, Document, Heading, Lines, Paragraph, Table, Text, Tone
+from pytest_stepprof.report.document import (
+    Block,
+    Bullets,
+    Document,
+    Figure,
+    Heading,
+    IntervalsFigure,
+    Lines,
+    Paragraph,
+    Table,
+    Text,
+)
 from pytest_stepprof.report.failure import gate_lines, verdict_line, verdict_text
-from pytest_stepprof.report.overview import failed, outputs_word, verdict_tone
-from pytest_stepprof.report.quantities import ratio_text, time_text
+from pytest_stepprof.report.overview import RATIO_TONES, failed, outputs_word, verdict_tone
+from pytest_stepprof.report.quantities import interval_ratio_text, ratio_text, time_text
 from pytest_stepprof.report.results import result_texts
+from pytest_stepprof.report.standing import stands, warned
 
 _SHORT = 12
 _NAMED = 5
@@ -33,8 +45,6 @@ _PROMISES: tuple[tuple[Verdict, str], ...] = (
     ("improved", "faster by more than {tolerance}, at a level of {level} for each test"),
     ("not regressed", "no slowdown above {limit}, at a level of {level} for each test"),
 )
-_STANDS = ("improved", "not regressed")
-_RATIO_TONES: dict[Verdict, Tone] = {"regressed": "bad", "improved": "good", "not regressed": "plain"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +86,12 @@ def sides_report(
     *,
     verbosity: int,
     behind: Sequence[Block] = (),
+    figures: Sequence[Figure] = (),
 ) -> Document:
     """Arrange a comparison of two sides: verdicts, what failed, what is open, what was not judged, the rest, the facts.
 
-    ``head`` is the checked session of head, which knows the tests' units. ``behind`` are blocks for the end.
+    ``head`` is the checked session of head, which knows the tests' units. ``behind`` are blocks for the end,
+    ``figures`` what a page can show beside the table (the intervals) and at the end (rounds).
     """
     measurements = {measurement.test.key: measurement for measurement in head.measurements}
     known = _Known(measurements=measurements, hints=hints)
@@ -87,14 +99,16 @@ def sides_report(
     blocks: list[Block] = [
         *((Paragraph(Text(hints.lead, tone="attention")),) if hints.lead else ()),
         _verdict_table(tests, known),
+        *(figure for figure in figures if isinstance(figure, IntervalsFigure)),
         *_legend(tests, measurements),
         *_bullets([Text(remark, tone="attention") for remark in (*hints.remarks, *record.remarks)]),
         *_in_full("Failed", [test for test in tests if failed(test)], known),
-        *_in_full("Regressed, but no gate fails", [test for test in tests if _warned(test)], known),
+        *_in_full("Regressed, but no gate fails", [test for test in tests if warned(test)], known),
         *_others("Not decided", [test for test in tests if _open(test)], known, verbosity),
         *_others("Not judged", [test for test in tests if _unjudged(test)], known, verbosity),
-        *_others("The others", [test for test in tests if _stands(test)], known, verbosity),
+        *_others("The others", [test for test in tests if stands(test)], known, verbosity),
         *_missing_part(comparison, hints),
+        *(figure for figure in figures if not isinstance(figure, IntervalsFigure)),
         Heading(Text("What was compared")),
         Bullets(tuple(Text(fact) for fact in _facts(record))),
         *behind,
@@ -171,18 +185,11 @@ def _time_cells(test: TestComparison, unit: Unit, samples: int | None) -> tuple[
     time = test.time
     if time is None or time.verdict == "not comparable" or not time.rounds:
         return (_NOTHING,) * 5
-    interval = f"{_change(time.ratio_lower)} to {_change(time.ratio_upper)}"
-    ratio = Text(ratio_text(time.ratio), tone=_RATIO_TONES.get(time.verdict, "muted"))
+    interval = interval_ratio_text(time.ratio_lower, time.ratio_upper)
+    ratio = Text(ratio_text(time.ratio), tone=RATIO_TONES.get(time.verdict, "muted"))
     shown = (time_text(value_ns, unit, samples) for value_ns in (time.before_ns, time.after_ns))
     times = (Text(text.removesuffix("/step")) for text in shown)
     return (*times, ratio, Text(interval), Text(str(time.rounds)))
-
-
-def _change(ratio: float) -> str:
-    """A ratio of times as a change in percent, or as a factor where percents are unwieldy."""
-    if ratio >= 3:
-        return f"{ratio:.3g}x" if ratio < 1000 else ">1000x"
-    return f"{100 * (ratio - 1):+.1f} %"
 
 
 def _others(title: str, tests: Sequence[TestComparison], known: _Known, verbosity: int) -> Iterator[Block]:
@@ -190,7 +197,7 @@ def _others(title: str, tests: Sequence[TestComparison], known: _Known, verbosit
     if verbosity >= 1:
         yield from _in_full(title, tests, known)
         return
-    yield from _in_short(title, tests, known, with_verdict=not all(map(_stands, tests)))
+    yield from _in_short(title, tests, known, with_verdict=not all(map(stands, tests)))
 
 
 def _in_full(title: str, tests: Sequence[TestComparison], known: _Known) -> Iterator[Block]:
@@ -201,7 +208,7 @@ def _in_full(title: str, tests: Sequence[TestComparison], known: _Known) -> Iter
         unit, samples = known.unit_of(test)
         yield Heading(Text(test.node_id, literal=True), level=2)
         yield Paragraph(Text(verdict_text(test), tone=verdict_tone(test)))
-        yield Lines(gate_lines(test, unit=unit, samples_per_step=samples, where=known.hints.where.get(test.key, ())))
+        yield Lines(gate_lines(test, unit=unit, samples_per_step=samples, where=known.hints.where.get(test.key)))
         remedy = known.hints.remedies.get(test.key)
         yield from _bullets([*([Text(remedy)] if remedy else []), *_quality(test, known)])
 
@@ -255,17 +262,9 @@ def _bullets(items: Sequence[Text]) -> tuple[Block, ...]:
 def _urgency(test: TestComparison) -> int:
     if failed(test):
         return 0
-    if _warned(test):
+    if warned(test):
         return 1
-    return _WORDS.index(test.verdict) + 2 if _stands(test) else 2
-
-
-def _warned(test: TestComparison) -> bool:
-    return not failed(test) and test.verdict == "regressed"
-
-
-def _stands(test: TestComparison) -> bool:
-    return not failed(test) and test.verdict in _STANDS
+    return _WORDS.index(test.verdict) + 2 if stands(test) else 2
 
 
 def _open(test: TestComparison) -> bool:
@@ -273,7 +272,7 @@ def _open(test: TestComparison) -> bool:
 
 
 def _unjudged(test: TestComparison) -> bool:
-    return not (failed(test) or _warned(test) or _stands(test) or _open(test))
+    return not (failed(test) or warned(test) or stands(test) or _open(test))
 
 
 def _named(side: NamedCommit) -> str:

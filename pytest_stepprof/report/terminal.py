@@ -24,7 +24,7 @@ from pytest_stepprof.report.document import (
 
 _ELLIPSIS = "..."
 _COLUMN_GAP = 2  # what tabulate's "plain" format puts between columns
-_FLEXIBLE_MINIMUM = 20  # a test's name is not shortened below this before columns go
+_FLEXIBLE_MINIMUM = 24  # a test's name is not shortened below this before columns go
 _RESET = "\x1b[0m"
 _BOLD = "\x1b[1m"
 _SEQUENCES: dict[Tone, str] = {

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from ab_records import ab_record, around, checked, measured, rounds, session
+from report_scene import EQUAL, compared_record, identity, judged, on_a_device, plain, scene
 from sample_records import (
     sample_device_window,
     sample_incomplete_window,
@@ -15,30 +17,22 @@ from sample_records import (
     sample_window,
 )
 
-from pytest_stepprof.record.comparison import (
-    Comparison,
-    CounterChange,
-    MemoryChange,
-    Reason,
-    TestComparison,
-    TimeComparison,
-)
-from pytest_stepprof.record.measurement import TestIdentity
+from pytest_stepprof.analysis.sides import judge_sides
+from pytest_stepprof.record.comparison import MemoryChange
 from pytest_stepprof.record.notice import Notice
-from pytest_stepprof.record.outputs import (
-    OutputComparison,
-    OutputMismatch,
-    OutputNode,
-    OutputSample,
-    UsedTolerance,
-)
-from pytest_stepprof.record.quality import QualityChange, QualityValue
-from pytest_stepprof.record.window import DeviceObservation, OperatorCost, RegionCost
+from pytest_stepprof.record.report import ReportRecord
+from pytest_stepprof.record.window import OperatorCost
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.document import Document, Text
 from pytest_stepprof.report.failure import failure_text
+from pytest_stepprof.report.formats import Format
+from pytest_stepprof.report.github import annotations
 from pytest_stepprof.report.markdown import render_markdown
+from pytest_stepprof.report.material import material_of, material_of_sides
 from pytest_stepprof.report.profile import profile_blocks
+from pytest_stepprof.report.recording import report_record
+from pytest_stepprof.report.rendering import render_report
+from pytest_stepprof.report.sides import Hints, sides_report
 from pytest_stepprof.report.terminal import render_terminal
 from pytest_stepprof.report.where import where_lines
 
@@ -58,208 +52,61 @@ def check_golden(name: str, text: str) -> None:
         pytest.fail("\n".join(diff) or "only the last line break differs", pytrace=False)
 
 
-def identity(name):
-    return TestIdentity(
-        key=f"test_net.py::{name}",
-        file="test_net.py",
-        qualified_name=name,
-        parameters=(),
-        node_id=f"test_net.py::{name}",
-    )
-
-
-ACCURACY = QualityValue(name="accuracy", value=0.905, margin=0.01, better="higher")
-
-
-def plain():
-    return sample_measurement(test=identity("test_step"), quality=(ACCURACY,))
-
-
-def on_a_device():
-    """A step in samples/s, timed in pairs, with more regions and operators than are shown."""
-    base = sample_measurement()
-    regions = tuple(
-        RegionCost(
-            name=f"layer {number}",
-            calls=(1, number),
-            total_cpu_ns=(100_000 * number, 100_000 * number),
-            self_cpu_ns=(50_000, 50_000),
-            device_work_ns=(10_000 * number, 12_000 * number),
-        )
-        for number in range(1, 8)
-    )
-    operators = tuple(
-        OperatorCost(
-            name=f"aten::op{number}",
-            calls=(number, number),
-            self_cpu_ns=20_000 * number,
-            total_cpu_ns=30_000 * number,
-            device_work_ns=5_000 * number,
-        )
-        for number in range(1, 11)
-    )
-    sample = OutputSample(
-        elements=2**26,
-        kept=2**24,
-        sha256="0" * 64,
-        not_finite=0,
-        sum_of_magnitudes=1.0,
-        euclidean_norm=1.0,
-        largest_magnitude=1.0,
-    )
-    logits = OutputNode(path="['logits']", kind="tensor", type_name="torch.Tensor", shape=(2**26,), sample=sample)
-    return changed(
-        base,
-        test=identity("test_infer[resnet50-64]"),
-        outputs=changed(base.outputs, nodes=(*base.outputs.nodes, logits)),
-        scenario=changed(
-            base.scenario, unit="samples/s", represents="synthetic input, not the full load", device="cuda"
-        ),
-        cold_start=changed(base.cold_start, load_ns=1_250_000_000),
-        runs=tuple(changed(run, steps_per_sample=2, samples_ns=run.samples_ns * 3) for run in base.runs),
-        window=changed(
-            base.window,
-            regions=regions,
-            operators=operators,
-            device=DeviceObservation(status="observed", reason="", work_ns=(1_500_000, 1_400_000)),
-        ),
-        notices=(
-            Notice(code="budget", message="needs 31 s, budget 10 s", remedy="raise --stepprof-budget"),
-            Notice(code="not steady", message="steps become 4 % slower", remedy="warm up longer"),
-        ),
-    )
-
-
-def time_comparison(after_ns, lower, upper, verdict):
-    return TimeComparison(
-        before_ns=2_000_000.0,
-        after_ns=after_ns,
-        ratio=after_ns / 2_000_000,
-        ratio_lower=lower,
-        ratio_upper=upper,
-        level_per_test=0.0025,
-        tests_sharing_level=4,
-        smallest_visible_ratio=1.9,
-        noise="stated noise of one session, 19 % (two shared cores)",
-        verdict=verdict,
-    )
-
-
-def judged(measurement, verdict, *reasons, outputs=None, counters=(), time=None, failed=(), quality=()):
-    return TestComparison(
-        key=measurement.test.key,
-        node_id=measurement.test.node_id,
-        verdict=verdict,
-        reasons=tuple(Reason(gate=gate, weight=weight, text=text) for gate, weight, text in reasons),
-        outputs=outputs,
-        counters=counters,
-        time=time,
-        failed_gates=failed,
-        quality=quality,
-    )
-
-
-FLOAT32 = UsedTolerance(
-    relative=1.3e-06,
-    absolute=1e-05,
-    tolerance_from="float32",
-    leaves=1,
-    largest_absolute=2.4e-07,
-    largest_relative=1e-06,
-)
-EXACT = UsedTolerance(relative=0.0, absolute=0.0, tolerance_from="exact dtype", leaves=1)
-EQUAL = OutputComparison(status="equal", leaves_compared=2, mismatches=(), tolerances=(FLOAT32, EXACT))
-SAMPLED = changed(EQUAL, sampled=("['logits']",))
-DIFFER = OutputComparison(
-    status="differ",
-    leaves_compared=2,
-    mismatches=(
-        OutputMismatch(
-            path="['logits'][0]",
-            kind="value",
-            message="not close",
-            elements=40,
-            elements_beyond=12,
-            largest_absolute=0.05,
-            largest_relative=0.0125,
-            worst_index=(3, 1),
-            relative_tolerance=1.3e-06,
-            absolute_tolerance=1e-05,
-            tolerance_from="float32",
-        ),
-        OutputMismatch(path="['n']", kind="structure", message="a number before, text after"),
-    ),
-    tolerances=(changed(FLOAT32, largest_absolute=0.05, largest_relative=0.0125), EXACT),
-)
-
-
-def quality_of(before, after, lost):
-    return (QualityChange(name="accuracy", before=before, after=after, margin=0.01, better="higher", lost=lost),)
-
-
-def scene():
-    """Eight tests: outputs and counters fail, time, quality; time only warns; two are not judged, two stand.
-
-    Of the last two, one has a sampled result, and one another result with a quality that is kept.
-    """
-    wrong = sample_measurement(test=identity("test_wrong[a|b`c`<b>]"))
-    slow = sample_measurement(test=identity("test_slow"))
-    warned = sample_measurement(test=identity("test_warned"))
-    moved = sample_measurement(test=identity("test_moved"))
-    fresh = sample_measurement(test=identity("test_fresh"))
-    fast = on_a_device()
-    rough = sample_measurement(test=identity("test_rough"), quality=(changed(ACCURACY, value=0.5),))
-    mixed = sample_measurement(test=identity("test_mixed"), quality=(ACCURACY,))
-    not_required = ("outputs", "informs", "Equality was not required: quality was declared. The outputs differ.")
-    tests = (
-        judged(fast, "improved", ("time", "decides", "Faster by half."), ("counters", "warns", "Another mix of work."),
-               ("outputs", "informs", "Tolerances by dtype."), outputs=SAMPLED,
-               time=time_comparison(1_000_000.0, 0.3, 0.8, "improved")),
-        judged(fresh, "no baseline", ("conditions", "decides", "Baseline 'main' has no measurement of this test.")),
-        judged(wrong, "regressed", ("outputs", "decides", "The outputs differ (2 mismatches)."), outputs=DIFFER,
-               counters=(
-                   CounterChange(name="calls of aten::copy_", unit="calls", before=3, after=4, gated=True),
-                   CounterChange(name="calls of aten::mul", unit="calls", before=1, after=2, gated=False),
-               ), failed=("outputs", "counters")),
-        judged(slow, "regressed", outputs=EQUAL, time=time_comparison(8_000_000.0, 2.1, 7.5, "regressed"),
-               failed=("time",)),
-        judged(warned, "regressed", ("time", "warns", "Slower, but time only warns."), outputs=EQUAL,
-               time=time_comparison(8_000_000.0, 2.1, 7.5, "regressed")),
-        judged(rough, "regressed", not_required, outputs=DIFFER, quality=quality_of(0.91, 0.5, lost=True),
-               time=time_comparison(1_000_000.0, 0.3, 0.8, "improved"), failed=("quality",)),
-        judged(mixed, "improved", not_required, ("time", "decides", "Faster by half."), outputs=DIFFER,
-               quality=quality_of(0.91, 0.905, lost=False), time=time_comparison(1_000_000.0, 0.3, 0.8, "improved")),
-        judged(moved, "not comparable", ("conditions", "decides", "started from other weights"),
-               ("conditions", "decides", "another first batch")),
-    )  # fmt: skip
-    comparison = Comparison(
-        baseline="main",
-        baseline_sessions=("session-1", "session-2", "session-3", "session-4"),
-        tests_sharing_level=4,
-        tests=tests,
-        missing=("test_net.py::test_gone",),
-    )
-    return sample_session(
-        measurements=(fast, fresh, wrong, slow, warned, rough, mixed, moved), status="failed"
-    ), comparison
-
-
 @pytest.mark.parametrize("verbosity", [0, 1, 2])
 def test_without_a_baseline(verbosity):
-    session = sample_session(measurements=(plain(), on_a_device()))
-    document = build_report(session, None, verbosity=verbosity, stored_at=".stepprof/sessions/one.json")
+    measuring = sample_session(measurements=(plain(), on_a_device()))
+    record = report_record((measuring,), None, stored_at=".stepprof/sessions/one.json")
+    document = build_report(record, verbosity=verbosity)
     check_golden(f"measured_v{verbosity}.txt", render_terminal(document, width=120, colour=False) + "\n")
 
 
 @pytest.mark.parametrize(("width", "colour"), [(160, False), (80, False), (120, True)])
 def test_compared_on_a_terminal(width, colour):
-    document = build_report(*scene(), verbosity=0, stored_at=".stepprof/sessions/two.json")
+    document = build_report(compared_record(), verbosity=0)
     name = f"compared_{width}{'_colour' if colour else ''}.txt"
     check_golden(name, render_terminal(document, width=width, colour=colour) + "\n")
 
 
-def test_compared_as_markdown():
-    check_golden("compared.md", render_markdown(build_report(*scene(), verbosity=1)))
+@pytest.mark.parametrize(
+    ("report_format", "name"), [("markdown", "compared.md"), ("action-benchmark", "compared_benchmark.json")]
+)
+def test_compared_in_a_file(report_format: Format, name: str):
+    check_golden(name, render_report(report_format, material_of(compared_record())))
+
+
+def test_annotations():
+    check_golden("compared_annotations.txt", "\n".join(annotations(material_of(compared_record()))) + "\n")
+
+
+def one_of(record: ReportRecord, key: str) -> ReportRecord:
+    """Leave only one test in a record, and nothing that changes with the version of stepprof."""
+    (session,), comparison = record.sessions, record.comparison
+    return changed(
+        record,
+        stepprof_version="1.0",
+        sessions=(changed(session, measurements=tuple(one for one in session.measurements if one.test.key == key)),),
+        comparison=changed(comparison, tests=tuple(test for test in comparison.tests if test.key == key)),
+        before=tuple(one for one in record.before if one.key == key),
+    )
+
+
+def test_one_test_as_json():
+    record = one_of(compared_record(), "test_net.py::test_slow")
+    check_golden("compared.json", render_report("json", material_of(record)))
+
+
+def test_two_sides_as_markdown():
+    values = {
+        "t.py::slow": around(1.3, 0.01, 8),
+        "t.py::same": around(1.0, 0.01, 8),
+        "t.py::open": around(1.0, 0.2, 15),
+    }
+    record = ab_record(tests_sharing_level=3, rounds=rounds(values))
+    both = session(*(measured(key) for key in values))
+    record = changed(record, comparison=judge_sides(checked(both, both), record).comparison)
+    hints = Hints(where={}, remedies={"t.py::open": "more rounds"}, missing={}, remarks=("a remark",))
+    document = sides_report(record, record.comparison, both, hints, verbosity=0)
+    check_golden("sides.md", render_report("markdown", material_of_sides(record, document, both)))
 
 
 def test_failure_texts():

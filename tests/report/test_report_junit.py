@@ -3,7 +3,7 @@
 import msgspec
 from sample_records import sample_finding, sample_measurement, sample_memory, sample_window
 
-from pytest_stepprof.record.comparison import MemoryChange, Reason, TestComparison, TimeComparison
+from pytest_stepprof.record.comparison import ColdStartChange, MemoryChange, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, UsedTolerance
 from pytest_stepprof.record.quality import QualityChange, QualityValue
 from pytest_stepprof.report.junit import properties
@@ -149,3 +149,31 @@ def test_findings_and_peaks_of_memory():
         ("stepprof_memory_grew", "peak memory on cuda:0 0.5 -> 1.0 MiB in a step, allowed up to 0.5"),
         ("stepprof_memory", "peak memory on cpu 0.5 -> 1.0 MiB in a step, allowed up to 2.0"),
     ]
+
+
+def test_how_a_test_stands_and_what_it_was_compared_with():
+    time = changed(
+        TIME,
+        baseline_medians_ns=(2e6, 2.1e6),
+        quantile=0.1,
+        before_quantile_ns=1.9e6,
+        after_quantile_ns=2.4e6,
+        fixed_rule="time:25%",
+    )
+    cold = ColdStartChange(before_ns=9_500_000, after_ns=9_000_000)
+    found = dict(properties(judged(time=time, cold_start=cold, standing="much faster"), sample_measurement()))
+    assert {name: found[f"stepprof_{name}"] for name in (
+        "standing", "baseline_sessions", "compared_quantile", "baseline_quantile_ns", "quantile_ns", "fixed_rule",
+        "baseline_cold_start_ns", "cold_start_ns",
+    )} == {
+        "standing": "much faster", "baseline_sessions": "2", "compared_quantile": "0.1",
+        "baseline_quantile_ns": "1900000", "quantile_ns": "2400000", "fixed_rule": "time:25%",
+        "baseline_cold_start_ns": "9500000", "cold_start_ns": "9000000",
+    }  # fmt: skip
+
+
+def test_what_would_help_is_a_property_of_a_test_that_was_not_judged():
+    found = dict(properties(judged(time=None, standing="new test", remedy="add it", hint="may be old"), None))
+    assert (found["stepprof_standing"], found["stepprof_remedy"], found["stepprof_hint"]) == (
+        "new test", "add it", "may be old",
+    )  # fmt: skip

@@ -55,6 +55,8 @@ def test_a_table():
         ("12. item", r"12\. item"),
         ("1.5 ms", "1.5 ms"),
         ("--markdown", "--markdown"),
+        ("---", "\\---"),
+        ("- - -", "\\- - -"),
         ("@someone", "@&#8203;someone"),
     ],
 )

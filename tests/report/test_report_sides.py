@@ -7,7 +7,8 @@ from ab_records import DIFFER, KEY, ab_record, around, checked, measured, rounds
 from pytest_stepprof.analysis.sides import judge_sides
 from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.lockstep import NamedCommit, TestRound
-from pytest_stepprof.report.document import Bullets, Heading, Table
+from pytest_stepprof.report.document import Bullets, Heading, Table, Text
+from pytest_stepprof.report.figures import rounds_figures
 from pytest_stepprof.report.markdown import render_markdown
 from pytest_stepprof.report.rounds import round_blocks
 from pytest_stepprof.report.sides import Hints, sides_report
@@ -209,3 +210,16 @@ def test_rounds_are_shown_by_number_with_gaps():
     (_, _, gaps) = round_blocks({"t.py::a": {1: 0.01}, "t.py::b": {2: 0.02}}, {}, {}, {})
     assert [cell.content for cell in gaps.rows[0]] == ["t.py::a", "+0.0100", "-", "+0.0100", "-"]
     assert round_blocks({}, {}, {}, {}) == ()
+
+
+def test_intervals_stand_with_the_table_and_rounds_before_the_facts():
+    values = {"t.py::slow": {1: 0.07, 2: 0.08}}
+    both = session(*(measured(key) for key in VALUES))
+    comparison = judge_sides(checked(both, both), RECORD).comparison
+    figures = rounds_figures(values, comparison)
+    blocks = sides_report(RECORD, comparison, both, NO_HINTS, verbosity=0, figures=figures).blocks
+    kinds = [type(block).__name__ for block in blocks]
+    assert kinds[kinds.index("Table") + 1] == "IntervalsFigure"
+    facts = next(at for at, block in enumerate(blocks) if block == Heading(Text("What was compared")))
+    assert kinds[facts - 1] == "ValuesFigure"
+    assert kinds.count("IntervalsFigure") == kinds.count("ValuesFigure") == 1

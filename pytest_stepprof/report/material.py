@@ -1,0 +1,61 @@
+"""What the writers of reports work on: the Document for people, and the records for programs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_stepprof.record.base import Record
+from pytest_stepprof.record.comparison import Comparison
+from pytest_stepprof.record.lockstep import AbRecord
+from pytest_stepprof.record.measurement import Measurement
+from pytest_stepprof.record.report import ReportRecord
+from pytest_stepprof.record.session import Session
+from pytest_stepprof.report.build import build_report
+from pytest_stepprof.report.document import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """One report, before it has a format.
+
+    ``measurements`` are those of the side that is judged, by test key. ``marker`` is what a sticky comment of this
+    report is recognised by; ``commits`` are the revisions before and after, ``None`` where git could not tell.
+    ``when_utc`` is when the judged side was measured. ``elsewhere`` says where a reader finds the
+    whole of a report that had to be cut (``in report.html``), empty where nobody knows.
+    """
+
+    document: Document
+    comparison: Comparison | None
+    measurements: Mapping[str, Measurement]
+    json_record: Record
+    marker: str
+    commits: tuple[str | None, str | None] = (None, None)
+    when_utc: str = ""
+    elsewhere: str = ""
+
+
+def material_of(record: ReportRecord, *, verbosity: int = 1, reasons_in_full: bool = True) -> Material:
+    """Prepare the reports of sessions, with the comparison in ``record``."""
+    comparison, sessions = record.comparison, record.sessions
+    before = record.before_sessions[-1].commit.revision if record.before_sessions else None
+    return Material(
+        document=build_report(record, verbosity=verbosity, reasons_in_full=reasons_in_full),
+        comparison=comparison,
+        measurements={one.test.key: one for session in sessions for one in session.measurements},
+        json_record=record,
+        marker="report" if comparison is None else comparison.baseline,
+        commits=(before, sessions[-1].commit.revision if sessions else None),
+        when_utc=sessions[-1].started_at_utc if sessions else "",
+    )
+
+
+def material_of_sides(record: AbRecord, document: Document, head: Session) -> Material:
+    """Prepare the reports of ``stepprof ab``. ``head`` is its checked session, ``document`` the sides' report."""
+    return Material(
+        document=document,
+        comparison=record.comparison,
+        measurements={one.test.key: one for one in head.measurements},
+        json_record=record,
+        marker="ab",
+        commits=(record.base.commit.revision, record.head.commit.revision),
+        when_utc=head.started_at_utc,
+    )
