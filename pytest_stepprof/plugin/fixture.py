@@ -125,13 +125,14 @@ class Stepprof:
 
     def _request(self, given: dict[str, Any], declared: dict[str, Any]) -> StepRequest:
         from pytest_stepprof.measure.request import StepRequest
+        from pytest_stepprof.plugin.settings import judge_settings
 
         marker = hooks.marker_keywords(self._item)
         from_marker = {name: marker[name] for name in options.DECLARATIONS if name in marker}
         if "regions" in from_marker:
             from_marker["regions"] = _names("regions", "labels", from_marker["regions"])
         from_call = {name: value for name, value in declared.items() if value is not None}
-        needs_output = options.resolve(self._item.config, marker)["outputs"] != "off"
+        needs_output = judge_settings(self._item).outputs != "off"
         return StepRequest(**given, **{**from_marker, **from_call}, needs_output=needs_output)
 
     def _take(self, request: StepRequest) -> MeasuredStep:

@@ -97,16 +97,20 @@ def _refuse_what_cannot_be(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     if PLAYER_KEY in config.stash and _shares_the_machine(config):
         raise pytest.UsageError("stepprof ab measures one test at a time; pytest-xdist shares the machine: use -n0")
-    if not config.getoption("stepprof_save"):
-        if config.getoption("stepprof_update_outputs"):
-            raise pytest.UsageError(
-                "--stepprof-update-outputs accepts results into a baseline; add --stepprof-save=NAME"
-            )
+    if config.getoption("stepprof_update_outputs") and not config.getoption("stepprof_save"):
+        raise pytest.UsageError("--stepprof-update-outputs accepts results into a baseline; add --stepprof-save=NAME")
+    _refuse_without_measuring(config, "stepprof_save", "--stepprof-save stores what was measured")
+    if PLAYER_KEY not in config.stash:  # a side of ``stepprof ab`` reports to that, whatever addopts say
+        _refuse_without_measuring(config, "stepprof_report", "--stepprof-report reports what was measured")
+
+
+def _refuse_without_measuring(config: pytest.Config, option: str, meaning: str) -> None:
+    if not config.getoption(option):
         return
     if not config.getoption("stepprof"):
-        raise pytest.UsageError("--stepprof-save stores what was measured; add --stepprof")
+        raise pytest.UsageError(f"{meaning}; add --stepprof")
     if _shares_the_machine(config):
-        raise pytest.UsageError("--stepprof-save stores what was measured; pytest-xdist shares the machine: use -n0")
+        raise pytest.UsageError(f"{meaning}; pytest-xdist shares the machine: use -n0")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -15,18 +15,34 @@ LONGEST_VALUE = 80
 def identify(item: pytest.Item) -> TestIdentity:
     """Return the identity of a test from its file, its qualified name and its sorted parameters."""
     parameters = _parameters(item)
-    file = item.path.as_posix()
-    if item.path.is_relative_to(item.config.rootpath):
-        file = item.path.relative_to(item.config.rootpath).as_posix()
+    file = file_of(item)
     qualified_name = printable(_qualified_name(item))
     inside = ", ".join(f"{name}={text}" for name, text in parameters)
     return TestIdentity(
-        key=f"{printable(file)}::{qualified_name}" + (f"[{inside}]" if inside else ""),
-        file=printable(file),
+        key=f"{file}::{qualified_name}" + (f"[{inside}]" if inside else ""),
+        file=file,
         qualified_name=qualified_name,
         parameters=parameters,
         node_id=printable(item.nodeid),
+        line=_line(item),
     )
+
+
+def file_of(node: pytest.Item | pytest.Collector) -> str:
+    """Return the file of a test, module or class as identities name it: from the root folder where it lies in it."""
+    inside = node.path.is_relative_to(node.config.rootpath)
+    return printable((node.path.relative_to(node.config.rootpath) if inside else node.path).as_posix())
+
+
+def class_path(node: pytest.Item | pytest.Collector) -> str:
+    """Return the names of the classes around a node, itself among them, joined by dots; empty without any."""
+    return printable(".".join(one.name for one in node.listchain() if isinstance(one, pytest.Class)))
+
+
+def _line(item: pytest.Item) -> int | None:
+    """Return the line that the test begins in, from 1."""
+    line = item.location[1]
+    return None if line is None else line + 1
 
 
 def _parameters(item: pytest.Item) -> tuple[tuple[str, str], ...]:
@@ -41,8 +57,8 @@ def _parameters(item: pytest.Item) -> tuple[tuple[str, str], ...]:
 
 
 def _qualified_name(item: pytest.Item) -> str:
-    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    return ".".join([*classes, getattr(item, "originalname", None) or item.name])
+    name = getattr(item, "originalname", None) or item.name
+    return ".".join(filter(None, (class_path(item), name)))
 
 
 def _text(value: Any) -> str | None:

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 import pytest
 
-from pytest_stepprof.analysis.compare import compare_test, newest
+from pytest_stepprof.analysis.compare import compare_stored
 from pytest_stepprof.analysis.conditions import other_conditions
+from pytest_stepprof.analysis.history import StoredTest, histories
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.quality import compare_quality
 from pytest_stepprof.analysis.result_gates import result_alone
 from pytest_stepprof.errors import StepprofError
@@ -20,7 +24,10 @@ from pytest_stepprof.record.outputs import OutputComparison, StoredOutputs
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.record.window import Window
+from pytest_stepprof.store.baseline_changes import closest_first
 from pytest_stepprof.store.directory import Store
+
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -37,24 +44,37 @@ class Judge:
     results_only: bool = False
     accept_results: bool = False
 
+    @cached_property
+    def _stored(self) -> dict[str, tuple[StoredTest, ...]]:
+        return histories(self.sessions)
+
     def known(self, keys: Iterable[str]) -> int:
         """Return how many of the tests the baseline holds."""
-        return sum(newest(self.sessions, key) is not None for key in keys)
+        return sum(key in self._stored for key in keys)
 
     def stored_result(self, key: str) -> StoredOutputs | None:
         """Return the result that the baseline holds for a test, ``None`` where it holds none."""
-        found = newest(self.sessions, key)
-        return None if found is None else found[1].outputs
+        newest = self._newest(key)
+        return None if newest is None else newest.outputs
 
     def window_before(self, key: str) -> Window | None:
         """Return the window that a test is compared with, ``None`` where the baseline holds none."""
-        found = newest(self.sessions, key)
-        return None if found is None else found[1].window
+        newest = self._newest(key)
+        return None if newest is None else newest.window
 
-    def missing(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """Return the baseline's tests that are not among ``keys``."""
-        known = {measurement.test.key for session in self.sessions for measurement in session.measurements}
-        return tuple(sorted(known - set(keys)))
+    def _newest(self, key: str) -> Measurement | None:
+        return self._stored[key][-1].measurement if key in self._stored else None
+
+    def known_names(self) -> tuple[str, ...]:
+        """Return the names of the baselines that there are, those first that look like the one asked for."""
+        return closest_first(self.store.baseline_names(), self.baseline)
+
+    def lack(self) -> str | None:
+        """Say which baselines there are instead of the one asked for; ``None`` where that has sessions."""
+        if not self.baseline or self.sessions:
+            return None
+        known = first_few([f"'{name}'" for name in self.known_names()], _NAMED)
+        return printable(f"no such baseline, {f'there are {known}' if known else 'there is none at all yet'}")
 
     def judge(
         self, step: MeasuredStep, settings: JudgeSettings, environment: Environment, tests_sharing_level: int
@@ -66,19 +86,19 @@ class Judge:
         """
         measurement = step.measurement
         assert measurement is not None, "only measured steps are judged"
-        session, before = newest(self.sessions, measurement.test.key) or (None, None)
-        if before is None and self.results_only:
+        stored = self._stored.get(measurement.test.key, ())
+        if not stored and self.results_only:
             return None
-        return compare_test(
+        return compare_stored(
             measurement,
-            before,
+            stored,
             now_environment=environment,
-            before_environment=None if session is None else session.environment,
-            outputs=None if before is None else self._outputs(step, before, settings),
+            outputs=self._outputs(step, stored[-1].measurement, settings) if stored else None,
             judge=self._in_force(settings),
             tests_sharing_level=tests_sharing_level,
             baseline=self.baseline,
             accept_results=self.accept_results,
+            baseline_exists=bool(self.sessions),
         )
 
     def check_result(self, step: MeasuredStep, test: TestIdentity, settings: JudgeSettings) -> TestComparison:
@@ -87,15 +107,15 @@ class Judge:
         Raises:
             StoreError: the baseline's result cannot be read.
         """
-        found = newest(self.sessions, test.key)
-        if found is None:
+        newest = self._newest(test.key)
+        if newest is None:
             return unmeasured(test, "no baseline", (f"Baseline '{self.baseline}' does not hold this test.",))
-        quality = compare_quality(found[1].quality, step.quality)
-        conditions = other_conditions(found[1], step, quality_decides=quality.decides)
+        quality = compare_quality(newest.quality, step.quality)
+        conditions = other_conditions(newest, step, quality_decides=quality.decides)
         if conditions:
             return unmeasured(test, "not comparable", (*conditions, *quality.obstacles))
-        outputs = self._outputs(step, found[1], settings)
-        return result_alone(test, found[1], quality, outputs, settings)
+        outputs = self._outputs(step, newest, settings)
+        return result_alone(test, newest, quality, outputs, settings)
 
     def _in_force(self, settings: JudgeSettings) -> JudgeSettings:
         return (

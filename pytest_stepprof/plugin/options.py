@@ -12,6 +12,7 @@ import pytest
 
 from pytest_stepprof.analysis.byte_sizes import parse_bytes, parse_memory_tolerance
 from pytest_stepprof.errors import UsageError
+from pytest_stepprof.plugin import fail_on
 from pytest_stepprof.plugin.counter_rules import GATE_MODES, NO_RULES, counter_rules
 from pytest_stepprof.plugin.path_tolerances import NO_TOLERANCES, path_tolerances
 
@@ -187,7 +188,17 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--stepprof-update-outputs", action="store_true", help="accept changed results with --stepprof-save"
     )
-    group.addoption("--stepprof-strict", action="store_true", help="inconclusive, not comparable, no baseline fail too")
+    group.addoption(
+        "--stepprof-strict", action="store_true", help="what cannot be judged, is new or is missing fails, too"
+    )
+    fail_on.add_options(group, parser)
+    group.addoption(
+        "--stepprof-report",
+        action="append",
+        metavar="FORMAT:PATH",
+        help="write a report, repeatable: markdown, html, json, terminal, action-benchmark, in whose PATH {session} "
+        "stands for the session; or github, without PATH: the job's summary and annotations",
+    )
     group.addoption("--stepprof-dir", metavar="DIR", help="where sessions are stored (default: .stepprof in rootdir)")
     parser.addini("stepprof_dir", "where sessions are stored (default: .stepprof in rootdir)")
     for option in TEST_OPTIONS:
@@ -209,7 +220,7 @@ def resolve(config: pytest.Config, marker: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: a value cannot be understood, or the marker has a keyword that is not an option.
     """
-    known = sorted({*BY_NAME, *DECLARATIONS})
+    known = sorted({*BY_NAME, *DECLARATIONS, fail_on.KEYWORD})
     unknown = sorted(set(marker) - set(known))
     if unknown:
         raise UsageError(f"@pytest.mark.stepprof has the unknown keyword {unknown[0]!r}; known: {', '.join(known)}.")
@@ -226,6 +237,7 @@ def check(config: pytest.Config) -> None:
         for value, source in ((config.getoption(option.dest), option.flag), _from_ini(config, option)):
             if value is not None:
                 _parsed(option, value, source)
+    fail_on.check(config)
 
 
 def _value(config: pytest.Config, marker: Mapping[str, Any], option: Option) -> Any:

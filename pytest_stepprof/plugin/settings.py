@@ -2,13 +2,20 @@
 
 import pytest
 
-from pytest_stepprof.plugin import hooks, options
+from pytest_stepprof.analysis.fail_rules import FailRule
+from pytest_stepprof.analysis.ruled import apply_fail_rules
+from pytest_stepprof.plugin import fail_on, hooks, options
+from pytest_stepprof.plugin.identity import identify
 from pytest_stepprof.record.settings import CounterRule, JudgeSettings, MeasureSettings, PathTolerance
 
 
 def measure_settings(item: pytest.Item) -> MeasureSettings:
-    """Return how a test is measured, from command line, marker, ini and defaults."""
+    """Return how a test is measured, from command line, marker, ini and defaults.
+
+    A rule about memory needs it recorded: that has a window of its own, so that nothing else changes.
+    """
     values = options.resolve(item.config, hooks.marker_keywords(item))
+    ruled = any(rule.gate == "memory" for rule in _rules(item))
     return MeasureSettings(
         device=values["device"],
         warmup_steps=values["warmup_steps"],
@@ -21,7 +28,7 @@ def measure_settings(item: pytest.Item) -> MeasureSettings:
         budget_s=values["budget"],
         record_shapes=values["shapes"],
         record_stacks=values["stacks"],
-        record_memory=values["memory"],
+        record_memory=values["memory"] or ruled,
         record_modules=values["modules"],
         keep_trace=values["trace"],
         seed=values["seed"],
@@ -33,7 +40,7 @@ def judge_settings(item: pytest.Item) -> JudgeSettings:
     """Return how a test is judged, from marker, command line, ini and defaults."""
     values = options.resolve(item.config, hooks.marker_keywords(item))
     growth = values["memory_tolerance"]
-    return JudgeSettings(
+    settings = JudgeSettings(
         tolerance=values["tolerance"],
         limit=values["limit"],
         level=values["level"],
@@ -48,3 +55,9 @@ def judge_settings(item: pytest.Item) -> JudgeSettings:
         memory_tolerance=growth.share,
         memory_tolerance_bytes=growth.size_bytes,
     )
+    return apply_fail_rules(settings, _rules(item))
+
+
+def _rules(item: pytest.Item) -> tuple[FailRule, ...]:
+    test = identify(item)
+    return fail_on.fail_rules(item.config, hooks.marker_keywords(item), test.node_id, test.key)

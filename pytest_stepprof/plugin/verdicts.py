@@ -1,7 +1,13 @@
 """The verdicts of a session: each is passed inside the test's own call, so that xfail and reruns behave."""
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
 
+from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.analysis.standing import finish_comparison
 from pytest_stepprof.measure.phases import MeasuredStep
 from pytest_stepprof.plugin.identity import identify
 from pytest_stepprof.plugin.joining import Joining
@@ -14,6 +20,7 @@ from pytest_stepprof.report.failure import failure_text
 from pytest_stepprof.report.where import where_lines
 from pytest_stepprof.store.directory import Store
 
+_MISSING_NAMED = 5
 STRICT = ("not comparable", "no baseline")
 STRICT_WHEN_MEASURED = (*STRICT, "inconclusive")
 
@@ -56,6 +63,7 @@ class Verdicts:
         else:
             comparison = self._judge.judge(step, settings, facts, self._tests_sharing_level)
         if comparison is not None:
+            comparison = msgspec.structs.replace(comparison, where=self._where(step, comparison))
             self.comparisons[comparison.key] = comparison
         return comparison
 
@@ -101,7 +109,6 @@ class Verdicts:
             unit=step.scenario.unit,
             samples_per_step=step.scenario.samples_per_step,
             strict=strict,
-            where=self._where(step, comparison),
         )
 
     def _where(self, step: MeasuredStep, comparison: TestComparison) -> tuple[str, ...]:
@@ -113,14 +120,30 @@ class Verdicts:
     def _strict(self) -> bool:
         return bool(self._config.getoption("stepprof_strict")) and not self._judge.results_only
 
-    def record(self, measurements: tuple[Measurement, ...]) -> Comparison | None:
+    def record(
+        self, measurements: tuple[Measurement, ...], session_id: str, not_selected: Callable[[TestIdentity], bool]
+    ) -> Comparison | None:
         """Return what the session's record says about the baseline, ``None`` when none was asked for."""
-        if not self.comparisons:
+        if not self.comparisons and (self._judge.results_only or not self._judge.baseline):
             return None
-        return Comparison(
+        return finish_comparison(
+            self.comparisons.values(),
+            measurements,
             baseline=self._judge.baseline,
-            baseline_sessions=tuple(session.session_id for session in self._judge.sessions),
+            baseline_sessions=self._judge.sessions,
+            sessions=(session_id,),
             tests_sharing_level=self._tests_sharing_level,
-            tests=tuple(self.comparisons.values()),
-            missing=self._judge.missing(measurement.test.key for measurement in measurements),
+            known_baselines=() if self._judge.sessions else self._judge.known_names(),
+            not_selected=not_selected,
+        )
+
+    def strict_faults(self, comparison: Comparison | None) -> list[str]:
+        """Say what fails a whole session under ``--stepprof-strict``: nothing that one test can be blamed for."""
+        if comparison is None or not self._strict:
+            return []
+        missing = [test.node_id for test in comparison.missing_tests]
+        faults = [f"missing, though the baseline holds it: {first_few(missing, _MISSING_NAMED)}"] if missing else []
+        nothing = comparison.compared == "nothing compared" or not comparison.tests
+        return faults + (
+            [f"nothing was compared with the baseline '{printable(comparison.baseline)}'"] if nothing else []
         )

@@ -93,6 +93,8 @@ class Project:
             dispersion = measurement["dispersion"]
             for name in [name for name in dispersion if name.endswith("_ns") and dispersion[name] is not None]:
                 dispersion[name] *= factor
+            for name in ("quiet_ns", "quiet_without_waiting_ns", "median_without_waiting_ns"):
+                measurement[name] = None if measurement[name] is None else measurement[name] * factor
             for run in measurement["runs"]:
                 run["samples_ns"] = [round(value * factor) for value in run["samples_ns"]]
         path.write_text(json.dumps(record), encoding="utf-8")

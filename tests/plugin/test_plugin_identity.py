@@ -63,7 +63,7 @@ def test_keys_are_one_printable_line_that_a_person_can_read(project):
     assert "test_it.py::test_object[thing=torch.float32]" in found
     assert "test_it.py::test_object[thing=torch.nn.modules.activation.ReLU]" in found
     assert all(key.isprintable() and " at 0x" not in key for key in found)
-    assert sorted(path.name for path in project.store.iterdir()) == [".gitignore", "payloads", "sessions"]
+    assert sorted(path.name for path in project.store.iterdir()) == [".gitignore", "payloads", "sessions", "unfinished"]
 
 
 def test_the_order_of_parametrize_marks_does_not_make_another_test(project):

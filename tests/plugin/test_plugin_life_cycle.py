@@ -24,7 +24,8 @@ def test_a_baseline_is_missing_then_passes_then_refuses_another_result_until_it_
     missing = project.measure("--stepprof-baseline=main")
     assert missing.ret == pytest.ExitCode.OK
     assert "no baseline" in project.text(missing)
-    assert "add one with --stepprof-save=main" in project.text(missing)
+    assert "baseline 'main' (no such baseline, there is none at all yet)" in project.text(missing)
+    assert "There is no baseline 'main': --stepprof-save=main begins it" in project.text(missing)
     assert project.baseline_entries() == []
 
     saved = project.measure("--stepprof-save=main")

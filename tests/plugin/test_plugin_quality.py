@@ -59,7 +59,7 @@ def test_another_result_within_the_margin_passes_and_the_report_says_that_equali
     assert "quality: loss: 1 before, 1.125 now, 0.125 worse (margin 0.25, lower is better): kept" in text
     assert "quality: decides in place of equal outputs, which were not required" in text
     assert "Equality was not required: quality was declared. The outputs differ from the baseline's" in text
-    result.stdout.fnmatch_lines(["test_it.py::test_step * quality kept *"])
+    result.stdout.fnmatch_lines(["test_it.py::test_step * quality kept*"])
     assert last(saved)["failed_gates"] == []
 
 
@@ -79,7 +79,7 @@ def test_a_worse_result_fails_with_both_its_quality_and_its_speed(saved, monkeyp
             "time:",
             "* ms/step before, * ms/step now*",
             "If the new result is the right one, accept it: --stepprof --stepprof-save=NAME --stepprof-update-outputs.",
-            "test_it.py::test_step * quality lost *",
+            "test_it.py::test_step * quality lost*",
         ]
     )
     page = (saved.pytester.path / "junit.xml").read_text(encoding="utf-8")

@@ -101,7 +101,8 @@ def test_a_place_that_cannot_be_read_is_a_usage_error_before_anything_is_measure
 
 
 def test_a_place_that_breaks_meanwhile_is_a_failure_when_the_session_was_to_be_saved(project):
-    project.write(test_it=STEP + "        open('.stepprof', 'w').close()\n")
+    broken = "import shutil; shutil.rmtree('.stepprof'); open('.stepprof', 'w').close()"
+    project.write(test_it=f"{STEP}        {broken}\n")
 
     result = project.measure("--stepprof-save=main")
 
