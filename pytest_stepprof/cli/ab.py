@@ -1,7 +1,6 @@
 """``stepprof ab``: head against base, decided here and now, in rounds of fresh processes that take turns."""
 
 import argparse
-from collections.abc import Sequence
 
 from pytest_stepprof.cli import ab_self_check
 from pytest_stepprof.cli.ab_arguments import add_arguments, check_arguments, check_self_check, given, in_words
@@ -14,12 +13,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
     add_arguments(parser)
     ab_self_check.configure(parser)
-
-
-def split_off(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the command line of ``stepprof ab`` at ``--``, which argparse cannot do; leave all others whole."""
-    own = list(words[: words.index("--")]) if "--" in words else list(words)
-    return (own, list(words[len(own) + 1 :])) if "ab" in own else (list(words), [])
 
 
 def run(arguments: argparse.Namespace) -> Outcome:

@@ -12,6 +12,7 @@ from typing import NoReturn
 from pytest_stepprof.ab.cores import usable_cpus
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.cli.ab_pytest_arguments import check_pytest_arguments
+from pytest_stepprof.cli.reports import add_report_option, wanted_reports
 from pytest_stepprof.errors import UsageError
 
 DEFAULT_BUDGET_S = 300.0
@@ -24,7 +25,7 @@ _NAMED = 8
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|min|h)?", re.ASCII)
 _UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_FOR_SAVED = ("saved", "markdown", "json", "strict", "verbose")
+_FOR_SAVED = ("saved", "markdown", "json", "report", "strict", "verbose")
 _FOR_SELF_CHECK = (
     "budget",
     "max_rounds",
@@ -83,6 +84,7 @@ def _add_report(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--from", type=Path, metavar="DIR", dest="saved", help="judge what --save kept, measure nothing")
     group.add_argument("--markdown", type=Path, metavar="FILE", help="write the report as Markdown, too")
     group.add_argument("--json", type=Path, metavar="FILE", help="write verdicts and all raw values as JSON, too")
+    add_report_option(group)
     group.add_argument("--strict", action="store_true", help="exit with 1 as well when a test could not be judged")
     group.add_argument("-v", "--verbose", action="count", default=0, help="show all reasons, and every round's value")
 
@@ -99,7 +101,9 @@ def check_arguments(arguments: argparse.Namespace, root: Path | None) -> None:
         _refuse_beside("--from", "it judges what was measured and measures nothing", arguments, _FOR_SAVED)
         if arguments.pytest_arguments:
             raise UsageError("found --from with pytest arguments, expected none: it runs no test.")
-    _check_files({"--save": arguments.save, "--markdown": arguments.markdown, "--json": arguments.json})
+    reports = wanted_reports(arguments.report, session_id=None).files
+    also = {f"--report {report_format}:{path}": path for report_format, path in reports}
+    _check_files({"--save": arguments.save, "--markdown": arguments.markdown, "--json": arguments.json, **also})
     if root is not None:
         _refuse_other_cores(arguments.cpus)
         check_pytest_arguments(arguments.pytest_arguments, root)

@@ -1,8 +1,9 @@
 """From what was measured to the verdicts, the report and the files of ``stepprof ab``; also from what --save kept."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,12 +19,15 @@ from pytest_stepprof.analysis.sides import CheckedSides, Judgement, judge_sides
 from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.cli.page import render
+from pytest_stepprof.cli.reports import delivered, wanted_reports
 from pytest_stepprof.errors import StoreError, UsageError
 from pytest_stepprof.record.lockstep import AbRecord
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.document import Block, Document
+from pytest_stepprof.report.figures import rounds_figures
+from pytest_stepprof.report.material import Material, material_of_sides
 from pytest_stepprof.report.rounds import round_blocks
 from pytest_stepprof.report.sides import Hints, sides_report
 from pytest_stepprof.report.where import where_lines
@@ -63,16 +67,34 @@ def judged_outcome(arguments: argparse.Namespace, found: Compared, record: AbRec
     """Judge, keep what was asked for, and write the report."""
     judgement = judge_sides(found.checked, record)
     record = msgspec.structs.replace(record, comparison=judgement.comparison)
-    document = sides_report(
+    page = partial(_document, found.sides, judgement, record)
+
+    def material() -> Material:
+        document = page(max(arguments.verbose, 1))
+        return material_of_sides(record, document, found.sides.head)
+
+    outcome = Outcome("", exit_code=exit_code(judgement.comparison, strict=arguments.strict))
+    outcome = _with_files(arguments, page, record, outcome)
+    wanted = wanted_reports(arguments.report, session_id=None)
+    return delivered(wanted, page(arguments.verbose), material, outcome)
+
+
+def _document(sides: ComparableSides, judgement: Judgement, record: AbRecord, verbosity: int) -> Document:
+    """Arrange the report; with a verbosity of 1 and more the values of all rounds are in it."""
+    shown = {key: measurement.test.node_id for key, measurement in _by_key(sides.head).items()}
+    values = {
+        shown[key]: {number: value.log_ratio for number, value in of.values.items()}
+        for key, of in judgement.times.items()
+    }
+    return sides_report(
         record,
         judgement.comparison,
-        found.sides.head,
-        _hints(found.sides, judgement, record),
-        verbosity=arguments.verbose,
-        behind=_rounds(judgement, found.sides.head) if arguments.verbose else (),
+        sides.head,
+        _hints(sides, judgement, record),
+        verbosity=verbosity,
+        behind=_rounds(judgement, shown, values) if verbosity else (),
+        figures=rounds_figures(values, judgement.comparison),
     )
-    code = exit_code(judgement.comparison, strict=arguments.strict)
-    return _delivered(arguments, document, record, code)
 
 
 def saved_outcome(arguments: argparse.Namespace) -> Outcome:
@@ -165,12 +187,9 @@ def _hints(sides: ComparableSides, judgement: Judgement, record: AbRecord) -> Hi
     )
 
 
-def _rounds(judgement: Judgement, head: Session) -> tuple[Block, ...]:
-    shown = {key: measurement.test.node_id for key, measurement in _by_key(head).items()}
-    values = {
-        shown[key]: {number: value.log_ratio for number, value in of.values.items()}
-        for key, of in judgement.times.items()
-    }
+def _rounds(
+    judgement: Judgement, shown: Mapping[str, str], values: Mapping[str, Mapping[int, float]]
+) -> tuple[Block, ...]:
     controls = {shown[key]: [control.sentence for control in of.controls] for key, of in judgement.times.items()}
     far = {shown[key]: _outliers_text(of) for key, of in judgement.times.items()}
     waited = {shown[key]: waiting_by_round(of.values) for key, of in judgement.times.items()}
@@ -185,24 +204,29 @@ def _outliers_text(times: RoundTimes) -> str:
     return ", ".join(counts)
 
 
-def _delivered(arguments: argparse.Namespace, document: Document, record: AbRecord, code: ExitCode) -> Outcome:
+def _with_files(
+    arguments: argparse.Namespace, page: Callable[[int], Document], record: AbRecord, outcome: Outcome
+) -> Outcome:
     """Write what was asked for. What cannot be written is said, and the verdict is not lost with it."""
     remarks = []
-    for path, content in _files(arguments, document, record):
+    for path, content in _files(arguments, page, record):
         try:
             write_new(path, content)
         except (OSError, StoreError) as error:
             remarks.append(f"{path} was not written: {error}")
-    return Outcome(render(document, markdown=False), tuple(remarks), (code or ExitCode.USAGE) if remarks else code)
+    code = (outcome.exit_code or ExitCode.USAGE) if remarks else outcome.exit_code
+    return replace(outcome, remarks=tuple(remarks), exit_code=code)
 
 
-def _files(arguments: argparse.Namespace, document: Document, record: AbRecord) -> Iterator[tuple[Path, bytes]]:
+def _files(
+    arguments: argparse.Namespace, page: Callable[[int], Document], record: AbRecord
+) -> Iterator[tuple[Path, bytes]]:
     if arguments.save is not None:
         yield arguments.save / RECORD_FILE, encoded(record)
     if arguments.json is not None:
         yield arguments.json, encoded(record)
     if arguments.markdown is not None:
-        yield arguments.markdown, (render(document, markdown=True) + "\n").encode()
+        yield arguments.markdown, (render(page(arguments.verbose), markdown=True) + "\n").encode()
 
 
 def _by_key(session: Session) -> Mapping[str, Measurement]:

@@ -1,17 +1,19 @@
 """``stepprof baseline``: which baselines there are, and what one holds."""
 
 import argparse
-from collections.abc import Iterable
 
-from pytest_stepprof.cli.chosen import chosen_store
+from pytest_stepprof.analysis.listing import first_few
+from pytest_stepprof.cli.baseline_tests import test_blocks
+from pytest_stepprof.cli.chosen import chosen_store, unfinished_remarks
 from pytest_stepprof.cli.outcome import Outcome
 from pytest_stepprof.cli.page import add_format_options, render
 from pytest_stepprof.errors import StoreError
-from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.session import Session
-from pytest_stepprof.report.document import Block, Document, Heading, Paragraph, Table, Text
-from pytest_stepprof.report.quantities import time_text
+from pytest_stepprof.report.document import Block, Document, Paragraph, Table, Text
+from pytest_stepprof.store.baseline_changes import closest_first
 from pytest_stepprof.store.directory import Store
+
+_NAMED = 5
 
 
 def configure_list(parser: argparse.ArgumentParser) -> None:
@@ -44,31 +46,26 @@ def run_list(arguments: argparse.Namespace) -> Outcome:
     if not rows:
         block = Paragraph(Text("none: make one with `pytest --stepprof --stepprof-save=NAME`"))
     document = Document(title=Text(f"baselines in {store.directory}"), blocks=(block,))
+    remarks += unfinished_remarks(store)
     return Outcome(render(document, markdown=arguments.markdown), tuple(remarks))
 
 
 def run_show(arguments: argparse.Namespace) -> Outcome:
-    """Show one baseline's sessions, oldest first, and the newest median of each of its tests."""
+    """Show one baseline's sessions, oldest first, and of each of its tests the newest median and what can be seen."""
     store = chosen_store(arguments)
     sessions, remarks = stored_baseline(store, arguments.name)
-    document = Document(
-        title=Text(f"baseline '{arguments.name}'"),
-        blocks=(
-            Table(
-                headers=("session", "started (UTC)", "commit", "tests"),
-                rows=tuple(_session_row(session) for session in sessions),
-                alignments=("left", "left", "left", "right"),
-            ),
-            Heading(Text("Tests, by their newest session")),
-            Table(
-                headers=("test", "median", "sessions", "newest"),
-                rows=tuple(_test_rows(sessions)),
-                alignments=("left", "right", "right", "left"),
-                drop_order=(3,),
-            ),
-        ),
+    text = render(baseline_document(arguments.name, sessions), markdown=arguments.markdown)
+    return Outcome(text, (*remarks, *unfinished_remarks(store)))
+
+
+def baseline_document(name: str, sessions: tuple[Session, ...]) -> Document:
+    """Arrange what a baseline holds: its sessions, oldest first, and its tests."""
+    table = Table(
+        headers=("session", "started (UTC)", "commit", "tests"),
+        rows=tuple(_session_row(session) for session in sessions),
+        alignments=("left", "left", "left", "right"),
     )
-    return Outcome(render(document, markdown=arguments.markdown), remarks)
+    return Document(title=Text(f"baseline '{name}'"), blocks=(table, *test_blocks(sessions)))
 
 
 def stored_baseline(store: Store, name: str) -> tuple[tuple[Session, ...], tuple[str, ...]]:
@@ -79,10 +76,14 @@ def stored_baseline(store: Store, name: str) -> tuple[tuple[Session, ...], tuple
     """
     sessions, remarks = store.read_baseline(name)
     if not sessions:
-        known = ", ".join(store.baseline_names()) or "none"
         reasons = "".join(f" {remark}" for remark in remarks)
-        raise StoreError(f"found no baseline {name!r} in {store.directory}, there are: {known}.{reasons}")
+        raise StoreError(f"found no baseline {name!r} in {store.directory}, {known_baselines(store, name)}.{reasons}")
     return sessions, remarks
+
+
+def known_baselines(store: Store, name: str) -> str:
+    """Say which baselines there are, those first whose names look most like ``name``."""
+    return f"there are: {first_few(closest_first(store.baseline_names(), name), _NAMED) or 'none'}"
 
 
 def _list_row(name: str, sessions: tuple[Session, ...]) -> tuple[Text, ...]:
@@ -95,17 +96,3 @@ def _session_row(session: Session) -> tuple[Text, ...]:
     revision = session.commit.revision
     commit = "not known" if revision is None else revision[:12] + ("+changes" if session.commit.changes_digest else "")
     return Text(session.session_id), Text(session.started_at_utc), Text(commit), Text(str(len(session.measurements)))
-
-
-def _test_rows(sessions: tuple[Session, ...]) -> Iterable[tuple[Text, ...]]:
-    newest: dict[str, tuple[Measurement, str]] = {}
-    counts: dict[str, int] = {}
-    for session in sessions:
-        for measurement in session.measurements:
-            key = measurement.test.key
-            newest[key] = (measurement, session.session_id)
-            counts[key] = counts.get(key, 0) + 1
-    for key, (measurement, session_id) in newest.items():
-        scenario = measurement.scenario
-        median = time_text(measurement.dispersion.median_ns, scenario.unit, scenario.samples_per_step)
-        yield Text(measurement.test.node_id, literal=True), Text(median), Text(str(counts[key])), Text(session_id)

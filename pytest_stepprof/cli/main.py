@@ -9,9 +9,22 @@ from typing import NamedTuple
 
 from pytest_stepprof import __version__
 from pytest_stepprof.analysis.labels import printable
-from pytest_stepprof.cli import ab, baseline, compare, show, trace, trace_diff, trace_inspect, trace_scrub
+from pytest_stepprof.cli import (
+    ab,
+    baseline,
+    baseline_change,
+    baseline_record,
+    compare,
+    schema,
+    show,
+    trace,
+    trace_diff,
+    trace_inspect,
+    trace_scrub,
+)
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
-from pytest_stepprof.cli.streams import prepare_streams, silence, write_if_heard
+from pytest_stepprof.cli.pytest_words import split_off
+from pytest_stepprof.cli.streams import prepare_streams, silence, speak_utf_8, write_if_heard
 from pytest_stepprof.errors import StepprofError
 
 _DESCRIPTION = "Look at what `pytest --stepprof` has measured, and compare it."
@@ -29,12 +42,16 @@ class _Subcommand(NamedTuple):
 _GROUPS: dict[str, dict[str, _Subcommand]] = {
     "": {
         "ab": _Subcommand("compare two commits, or a commit and the working tree, by measuring both", ab.configure),
-        "show": _Subcommand("show a stored session", show.configure),
-        "compare": _Subcommand("compare a stored session with a baseline", compare.configure),
+        "show": _Subcommand("show a stored session, or a report that was written as JSON", show.configure),
+        "compare": _Subcommand("compare stored sessions with a baseline", compare.configure),
+        "schema": _Subcommand("print the JSON Schema of what stepprof writes", schema.configure),
     },
     "baseline": {
         "list": _Subcommand("list all baselines", baseline.configure_list),
-        "show": _Subcommand("show the sessions and tests of one baseline", baseline.configure_show),
+        "show": _Subcommand("show a baseline's sessions, its tests, and what it can see", baseline.configure_show),
+        "record": _Subcommand("measure several fresh sessions for a baseline", baseline_record.configure),
+        "rename-test": _Subcommand("let a baseline call one of its tests otherwise", baseline_change.configure_rename),
+        "drop": _Subcommand("forget a baseline, or one session of it", baseline_change.configure_drop),
     },
     "trace": {
         "show": _Subcommand("show findings, costs, device and counters of a trace file", trace.configure),
@@ -59,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    words, for_pytest = ab.split_off(arguments)
+    words, for_pytest = split_off(arguments)
     parsed = argparse.Namespace(pytest_arguments=for_pytest, debug=False)
     try:
         _parser().parse_args(words, parsed)
@@ -105,8 +122,12 @@ def _deliver(outcome: Outcome) -> int:
     """Print, and keep the exit code even when the reader of standard output has gone (``stepprof show | head``)."""
     for remark in outcome.remarks:
         _tell(remark)
+    commands = "".join(f"{command}\n" for command in outcome.commands)
+    if outcome.is_data:
+        speak_utf_8(sys.stdout)
+        write_if_heard(sys.stderr, commands)
     try:
-        sys.stdout.write(outcome.text + "\n")
+        sys.stdout.write(outcome.text + "\n" + ("" if outcome.is_data else commands))
         sys.stdout.flush()
     except BrokenPipeError:
         silence(sys.stdout)

@@ -16,8 +16,14 @@ class ExitCode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Text for standard output, remarks for standard error (one line each), and the exit code."""
+    """Text for standard output, remarks for standard error (one line each), and the exit code.
+
+    ``is_data`` says that programs read the text: it is UTF-8 then, whatever the terminal is. ``commands`` are lines
+    for the service that runs the job (``::error ...``): behind the text, or on standard error beside data.
+    """
 
     text: str
     remarks: tuple[str, ...] = ()
     exit_code: ExitCode = ExitCode.NOTHING_REGRESSED
+    is_data: bool = False
+    commands: tuple[str, ...] = ()

@@ -25,6 +25,13 @@ def prepare_streams() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def speak_utf_8(stream: TextIO) -> None:
+    """Let what programs read be UTF-8, whatever the terminal is: an escape would be no JSON."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding="utf-8")
+
+
 def write_if_heard(stream: TextIO | None, text: str) -> None:
     """Write it at once; where that fails, nobody can be told, and nothing else is tried there."""
     if stream is None:

@@ -14,6 +14,7 @@ from pytest_stepprof.ab.check import CheckPass
 from pytest_stepprof.ab.rounds import RoundsRun
 from pytest_stepprof.ab.side import SideRun
 from pytest_stepprof.cli import ab_measured
+from pytest_stepprof.cli.ab_judged import stored_record
 from pytest_stepprof.cli.main import main
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.store.directory import Store
@@ -71,7 +72,7 @@ def called(repository, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("ratios", "arguments", "code", "said"),
     [
-        (SLOWER, (), 1, "t.py::a 1.000 ms 1.07 ms 1.07x slower +6.9 % to +7.2 % 5 equal regressed (time)"),
+        (SLOWER, (), 1, "t.py::a 1.000 ms 1.07 ms 1.07x slower 1.069x to 1.072x slower 5 equal regressed (time)"),
         (SLOWER, (), 1, "Slower by more than the tolerance of 1 %: 1.000 ms/step before, 1.07 ms/step now"),
         (SLOWER, (), 1, "stepprof ab: 1 of 1 test regressed: the working tree against HEAD"),
         (SAME, ("--strict",), 0, "not regressed: no slowdown above 5 %, at a level of 1 % for each test"),
@@ -232,6 +233,47 @@ def test_json_markdown_and_save_hold_what_was_found(called, tmp_path):
     assert len(record["rounds"][0]["tests"][0]["visits"]) == 8
     assert (kept / "ab.json").read_bytes() == answer.read_bytes()
     assert (kept / "check").is_dir()
+
+
+def test_reports_come_from_the_same_writers_as_those_of_sessions(called, tmp_path, monkeypatch):
+    names = {"html": "r.html", "json": "r.json", "action-benchmark": "b.json", "markdown": "r.md", "terminal": "r.txt"}
+    words = [f"--report={name}:{tmp_path / file}" for name, file in names.items()]
+    summary = tmp_path / "summary"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    code, out, err, _ = called(
+        "HEAD", *words, "--report=github", f"--json={tmp_path / 'ab.json'}", ratios={KEY: SLOWER}
+    )
+    assert code == 1, err
+    assert "stepprof ab: 1 of 1 test regressed" in out
+    assert "::error file=t.py," in out
+    assert summary.read_text().startswith("<!-- pytest-stepprof: ab -->\n")
+    assert "1.07x slower" in (tmp_path / "r.md").read_text()
+    assert "--- Rounds" in (tmp_path / "r.txt").read_text()
+    assert "<html" in (tmp_path / "r.html").read_text()
+    assert [entry["unit"] for entry in json.loads((tmp_path / "b.json").read_text())] != []
+    assert stored_record(tmp_path / "r.json") == stored_record(tmp_path / "ab.json")
+
+
+def test_one_report_may_stand_on_standard_output(called):
+    code, out, *_ = called("HEAD", "--report=markdown", ratios={KEY: SLOWER})
+    assert (code, out.startswith("<!-- pytest-stepprof: ab --> ## stepprof ab: 1 of 1 test regressed")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--report=json", "--report=markdown"], "expected one"),
+        (["--report=html"], "expected a file for it"),
+        (["--report=json:r-{session}.json"], "two commits are compared here"),
+        (["--report=json:same", "--markdown=same"], "found same for --markdown and for --report json:same"),
+        (["--report=json:readme"], "readme exists already"),
+        (["--report=json:none/r.json"], "found no folder none"),
+    ],
+)
+def test_reports_that_cannot_be_are_refused_before_anything_is_measured(called, words, said):
+    code, out, err, asked = called("HEAD", *words, ratios={KEY: SLOWER})
+    assert (code, out, asked) == (2, "", [])
+    assert said in err
 
 
 def test_a_page_that_cannot_be_written_in_the_end_does_not_lose_the_verdict(called, tmp_path, monkeypatch):

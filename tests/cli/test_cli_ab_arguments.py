@@ -9,6 +9,7 @@ import pytest
 from pytest_stepprof.cli import ab
 from pytest_stepprof.cli.ab_arguments import check_arguments, check_self_check, cores, duration_s
 from pytest_stepprof.cli.ab_live import LiveLine
+from pytest_stepprof.cli.pytest_words import split_off
 from pytest_stepprof.errors import UsageError
 
 
@@ -226,12 +227,14 @@ def test_other_arguments_of_pytest_pass(tmp_path):
         (["ab", "--", "-x"], None, ["-x"]),
         (["--debug", "ab", "main"], None, []),
         (["compare", "--", "ab"], ["compare", "--", "ab"], []),
+        (["baseline", "record", "main", "--", "t.py"], None, ["t.py"]),
+        (["baseline", "show", "--", "record"], ["baseline", "show", "--", "record"], []),
         ([], [], []),
     ],
 )
 def test_what_stands_behind_the_dashes_is_pytests(words, own, for_pytest):
     expected = words[: words.index("--")] if "--" in words else words
-    assert ab.split_off(words) == (expected if own is None else own, for_pytest)
+    assert split_off(words) == (expected if own is None else own, for_pytest)
 
 
 class Terminal(io.StringIO):

@@ -1,5 +1,7 @@
 """``stepprof compare``: verdicts become exit codes."""
 
+import json
+
 import msgspec
 import pytest
 import torch
@@ -39,8 +41,9 @@ def store(tmp_path):
     return Store(tmp_path)
 
 
-def saved(store, session_id, *pairs, baseline=None):
+def saved(store, session_id, *pairs, baseline=None, revision="a" * 40, **changes):
     session = sample_session(session_id=session_id, measurements=tuple(measurement for measurement, _ in pairs))
+    session = changed(session, commit=changed(session.commit, revision=revision), **changes)
     store.save_session(session, {sha256: payload for _, payloads in pairs for sha256, payload in payloads.items()})
     if baseline is not None:
         store.append_to_baseline(baseline, session)
@@ -52,23 +55,24 @@ def compared(store, capsys, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("head", "code", "said"),
+    ("head", "code", "said", "complaint"),
     [
-        ({}, 0, " equal "),
-        ({"median_ns": 1_000_000.0 / 4}, 0, "improved"),
-        ({"median_ns": 8_000_000.0}, 1, "2.00 ms/step before, 8.00 ms/step now, 4.00x slower"),
-        ({"copies": 4}, 1, "aten::copy_ 3 -> 4 calls per step"),
-        ({"output": 1.5}, 1, "6 of 6 elements differ"),
-        ({"start_state_digest": "f" * 64}, 2, "started from other weights"),
-        ({"key": "t.py::new"}, 2, "no baseline"),
+        ({}, 0, " equal ", ""),
+        ({"median_ns": 1_000_000.0 / 4}, 0, "improved", ""),
+        ({"median_ns": 8_000_000.0}, 1, "2.00 ms/step before, 8.00 ms/step now, 4.00x slower", ""),
+        ({"copies": 4}, 1, "aten::copy_ 3 -> 4 calls per step", ""),
+        ({"output": 1.5}, 1, "6 of 6 elements differ", ""),
+        ({"start_state_digest": "f" * 64}, 2, "started from other weights", "nothing was compared: no test could"),
+        ({"key": "t.py::new"}, 2, "new test", "nothing was compared: no test could"),
     ],
     ids=["unchanged", "faster", "slower", "another copy", "another result", "other weights", "another test"],
 )
-def test_exit_code_and_reason(store, capsys, head, code, said):
+def test_exit_code_and_reason(store, capsys, head, code, said, complaint):
     saved(store, BASE, measured(), baseline="main")
     saved(store, HEAD, measured(**head))
     found, out, err = compared(store, capsys, "main")
-    assert (found, err) == (code, "")
+    assert (found, bool(err)) == (code, bool(complaint))
+    assert complaint in err
     assert said in " ".join(out.split())
 
 
@@ -152,11 +156,125 @@ def test_two_tests_share_the_level(store, capsys):
     assert "2 tests share the error level" in " ".join(compared(store, capsys, "main")[1].split())
 
 
-def test_an_unknown_baseline(store, capsys):
+def test_an_unknown_baseline_is_reported_and_the_closest_names_are_told_first(store, capsys):
+    saved(store, BASE, measured(), baseline="release")
+    saved(store, "20240229T130000.000000Z-000000000003", measured(), baseline="a")
     saved(store, HEAD, measured())
+    for strict in ((), ("--strict",)):
+        code, out, err = compared(store, capsys, "relaese", *strict)
+        assert code == 2
+        assert "Nothing was compared: there is no baseline 'relaese'" in out
+        assert "found no baseline 'relaese'" in err
+        assert "there are: release, a." in err
+
+
+def test_a_baseline_of_which_nothing_can_be_read_is_an_error(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured())
+    (store.directory / "sessions" / f"{BASE}.json").write_text("{")
     code, out, err = compared(store, capsys, "main")
     assert (code, out) == (2, "")
-    assert "found no baseline 'main'" in err
+    assert "no session of the baseline 'main' can be read" in err
+    assert f"{BASE}.json" in err
+
+
+SHARD = "20240301T130000.000000Z-000000000004"
+
+
+def test_sessions_of_one_commit_with_different_tests_are_compared_as_one(store, capsys):
+    saved(store, BASE, measured(), measured(key="t.py::b"), measured(key="t.py::c"), baseline="main")
+    saved(store, HEAD, measured())
+    saved(store, SHARD, measured(key="t.py::b", copies=4))
+    code, out, err = compared(store, capsys, "main", HEAD, SHARD, HEAD)
+    assert (code, err) == (1, "")
+    said = " ".join(out.split())
+    assert "aten::copy_ 3 -> 4 calls per step" in said
+    assert "2 tests share the error level" in said
+    assert "t.py::c" in said
+    assert compared(store, capsys, "main", SHARD)[0] == 1
+    assert compared(store, capsys, "main", HEAD)[0] == 0
+    assert compared(store, capsys, "main", HEAD, "--strict")[0] == 1  # t.py::b and t.py::c are missing
+
+
+@pytest.mark.parametrize(
+    ("key", "revision", "said"),
+    [
+        ("test_training.py::test_step[size=4]", "a" * 40, "both hold test_training.py::test_step[size=4]"),
+        ("t.py::b", "b" * 40, "expected sessions of one commit"),
+    ],
+)
+def test_sessions_that_are_no_parts_of_one_are_refused(store, capsys, key, revision, said):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured())
+    saved(store, SHARD, measured(key=key), revision=revision)
+    code, out, err = compared(store, capsys, "main", HEAD, SHARD)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_what_pytest_did_not_select_is_not_missing_as_long_as_the_baseline_is_the_same(store, capsys):
+    saved(store, BASE, measured(), measured(key="t.py::b"), measured(key="t.py::c"), baseline="main")
+    then = Comparison(
+        baseline="main",
+        baseline_sessions=(BASE,),
+        tests_sharing_level=1,
+        tests=(),
+        missing=("t.py::c",),
+        not_selected=1,
+    )
+    saved(store, HEAD, measured(), comparison=then)
+    out = " ".join(compared(store, capsys, "main")[1].split())
+    assert "t.py::c" in out
+    assert "t.py::b" not in out
+    assert "in the baseline and not selected here: 1 test" in out
+    saved(store, SHARD, measured(key="t.py::d"), baseline="main")
+    assert "t.py::b" in compared(store, capsys, "main", HEAD)[1]
+
+
+def test_a_session_that_was_never_stored_is_not_compared(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    one, _ = measured()
+    journal = store.journal(sample_session(session_id=HEAD, measurements=()))
+    journal.add(one)
+    journal.close()
+    code, out, err = compared(store, capsys, "main", HEAD)
+    assert (code, out) == (2, "")
+    assert f"session {HEAD} was never stored" in err
+
+
+@pytest.mark.parametrize(
+    ("head", "rules", "code", "said"),
+    [
+        ({"median_ns": 2_400_000.0}, ("time:25%",), 0, "fixed rule time:25%"),
+        ({"median_ns": 2_600_000.0}, ("time:25%",), 1, "fixed rule time:25%"),
+        ({"median_ns": 2_600_000.0}, ("time:25%", "time:10%+0.5ms"), 0, "fixed rule time:10%+0.5ms"),
+        ({"copies": 4}, ("time:25%",), 0, "aten::copy_ 3 -> 4 calls per step"),
+        ({"copies": 4}, ("counters",), 1, "aten::copy_ 3 -> 4 calls per step"),
+    ],
+)
+def test_a_rule_of_ones_own_decides_its_gate_and_leaves_the_others(store, capsys, head, rules, code, said):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(judge=JudgeSettings(counters="warn"), quiet_ns=None, **head))
+    found, out, _ = compared(store, capsys, "main", *(f"--fail-on={rule}" for rule in rules))
+    assert found == code, out
+    assert said in " ".join(out.split())
+
+
+def test_what_is_no_rule_leaves_with_2(store, capsys):
+    with pytest.raises(SystemExit) as left:
+        compared(store, capsys, "main", "--fail-on=time:soon")
+    assert left.value.code == 2
+    assert "found 'time:soon', expected time:25%" in capsys.readouterr().err
+
+
+def test_all_sessions_of_a_baseline_are_behind_the_verdict_of_time(store, capsys):
+    for number, median_ns in enumerate((1_900_000.0, 2_000_000.0, 2_100_000.0)):
+        saved(store, f"20240229T1{number}0000.000000Z-00000000000{number}", measured(median_ns), baseline="main")
+    saved(store, HEAD, measured())
+    report = store.directory / "report.json"
+    code, *_ = compared(store, capsys, "main", f"--report=json:{report}")
+    (test,) = json.loads(report.read_text())["comparison"]["tests"]
+    assert (code, test["time"]["baseline_medians_ns"]) == (0, [1_900_000.0, 2_000_000.0, 2_100_000.0])
 
 
 def test_a_missing_payload_is_an_error(store, capsys):
@@ -204,7 +322,8 @@ def test_markdown(store, capsys):
     saved(store, HEAD, measured(copies=4))
     code, out, _ = compared(store, capsys, "main", "--markdown")
     assert code == 1
-    assert "| equal | **regressed** |" in out
+    assert out.startswith("<!-- pytest-stepprof: main -->\n")
+    assert "| `test_training.py::test_step[size=4]` | **regressed** |" in out
 
 
 def judged(*tests, missing=()):
