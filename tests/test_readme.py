@@ -3,6 +3,7 @@
 ``STEPPROF_WRITE_README=1`` puts new outputs and the table of options in.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -11,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_stepprof.analysis import prediction
+from pytest_stepprof.analysis.fail_rules import parse_fail_rule, parse_pattern_rule, rules_for
+from pytest_stepprof.analysis.remedies import visible_ratio
 from pytest_stepprof.cli.main import main
 from pytest_stepprof.plugin.options import JUDGE_OPTIONS, TEST_OPTIONS
+from pytest_stepprof.record.settings import JudgeSettings
+from pytest_stepprof.report.formats import FORMATS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -206,6 +212,60 @@ def test_the_fragments_do_what_the_manual_says(pytester):
     again = pytester.runpytest_subprocess(*quick, "--stepprof-baseline=main")
     again.assert_outcomes(passed=len(FRAGMENTS))
     assert "quality kept" in again.stdout.str()
+
+
+def test_the_rules_of_the_manual_are_rules():
+    [texts] = re.findall(r"fail_on=(\(.*\))\)", block("fragment: fail_on"))
+    assert [parse_fail_rule(text).gate for text in ast.literal_eval(texts)] == ["time", "counters"]
+
+    lines = [line.strip() for line in block("fragment: fail_on ini").splitlines() if line.startswith("    ")]
+    rules = [parse_pattern_rule(line) for line in lines]
+    assert [rule.text for rule in rules_for(rules, "tests/test_a.py::test_training")] == ["time:50%"]
+    assert [rule.text for rule in rules_for(rules, "tests/test_a.py::test_inference[8]")] == ["time:0.5ms"]
+
+    table = section("### Rules of your own")
+    shown = re.findall(r"`((?:time|memory|counters|outputs)[^`]*)`", table)
+    assert len(shown) == 8
+    assert all(parse_fail_rule(text).text == text for text in shown)
+
+
+def test_what_a_baseline_can_see_is_what_the_manual_says():
+    """The ratios are computed anew; the rates stand where they were found."""
+    table = section("### What a baseline can see")
+    ratios = re.findall(r"^\| (\d).*?\| ([\d.]+)x \| ([\d.]+)x \|$", table, re.MULTILINE)
+    settings = JudgeSettings()
+    levels = (settings.level, settings.level / 10)
+    expected = [
+        (str(count), *(f"{visible_ratio(count, level, settings.tolerance):.2f}" for level in levels))
+        for count in (1, 2, 5)
+    ]
+    assert ratios == expected
+
+    rates = re.findall(r"^\| (\d) session.*? of (\d+) \| (\d+ %) \| (\d+ %) \| (\d+ %) \|$", table, re.MULTILINE)
+    assert [count for count, *_ in rates] == ["1", "2", "4", "5"]
+    for count, pairs, *found in rates:
+        words = rf"^ +{count}\D.*\b0 of {pairs}\b.*{'.*'.join(found)}$"
+        assert re.search(words, prediction.__doc__, re.MULTILINE), (count, words)
+
+
+def test_every_format_of_a_report_is_explained():
+    assert sorted(re.findall(r"^\| `([a-z-]+)` \|", section("## Reports"), re.MULTILINE)) == sorted(FORMATS)
+
+
+def section(heading):
+    """The text of a section, up to the next heading of any level."""
+    found = re.search(
+        rf"^{re.escape(heading)}\n(.*?)^#+ ", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert found is not None, f"README.md has no section {heading!r}"
+    return found.group(1)
+
+
+def test_every_link_within_the_manual_leads_somewhere():
+    readme = re.sub(r"```.*?```", "", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", readme, re.MULTILINE)
+    places = {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", readme)) <= places
 
 
 def default_of(option):
