@@ -95,6 +95,9 @@ def _refuse_what_cannot_be(config: pytest.Config) -> None:
         options.check(config)
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    for name in ("baseline", "save", "dir"):
+        if config.getoption(f"stepprof_{name}") == "":  # a variable that is not set: nobody means to switch it off
+            raise pytest.UsageError(f"--stepprof-{name} is empty; expected a name")
     if PLAYER_KEY in config.stash and _shares_the_machine(config):
         raise pytest.UsageError("stepprof ab measures one test at a time; pytest-xdist shares the machine: use -n0")
     if config.getoption("stepprof_update_outputs") and not config.getoption("stepprof_save"):

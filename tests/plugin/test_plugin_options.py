@@ -194,3 +194,15 @@ def test_every_option_is_explained(project):
         assert option in text
     assert "unprofiled runs, each from the same state [5]" in text
     assert "@pytest.mark.stepprof(**options)" in project.text(project.run("--markers"))
+
+
+@pytest.mark.parametrize(
+    "option", ["--stepprof-baseline=", "--stepprof-save=", "--stepprof-dir=", "--stepprof-report="]
+)
+def test_an_empty_name_is_a_usage_error_and_not_the_same_as_none(project, option):
+    project.write(test_it=step())
+
+    for arguments in (("--stepprof", option), (option,)):
+        result = project.run(*arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert option.rstrip("=") in project.text(result)
