@@ -1,7 +1,7 @@
 """What the comparison of times says about a test: the time gate, in one sentence with its interval and its levels."""
 
 from pytest_stepprof.analysis.judged import WEIGHT_OF_A_FAILURE, Judged, reason
-from pytest_stepprof.analysis.units import format_ratio, format_time, format_visible
+from pytest_stepprof.analysis.units import format_interval, format_ratio, format_time, format_visible
 from pytest_stepprof.record.comparison import TimeComparison, Weight
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.scenario import Unit
@@ -35,6 +35,12 @@ def _compared(time: TimeComparison, medians: str, before: Measurement, now: Meas
         return f"{medians} now, {format_ratio(time.ratio)}"
     unit, samples = _unit(before, now)
     quiet = [format_time(value_ns, unit, samples) for value_ns in (time.before_quantile_ns, time.after_quantile_ns)]
+    if time.fixed_rule is not None and time.before_ns > 0:
+        return (
+            f"medians {medians} now, {format_ratio(time.after_ns / time.before_ns)}; "
+            f"in the fastest {_percent(time.quantile)} of steps {quiet[0]} before, {quiet[1]} now, "
+            f"{format_ratio(time.ratio)}"
+        )
     return (
         f"{quiet[0]} before, {quiet[1]} now in the fastest {_percent(time.quantile)} of steps, "
         f"{format_ratio(time.ratio)} (medians {medians} now)"
@@ -71,8 +77,7 @@ def _claim(time: TimeComparison, judge: JudgeSettings) -> str:
 
 def _precision(time: TimeComparison, judge: JudgeSettings) -> str:
     """The interval of the ratio, what could have been seen, and at which level: of each end where they differ."""
-    digits = 4 if time.ratio_upper < 1.1 * time.ratio_lower else 3
-    interval = f"the ratio of times lies between {time.ratio_lower:.{digits}g} and {time.ratio_upper:.{digits}g}"
+    interval = f"interval {format_interval(time.ratio_lower, time.ratio_upper)}"
     if time.smallest_visible_ratio is not None or time.verdict == "inconclusive":
         interval += f", {format_visible(time.smallest_visible_ratio)}"  # an accepted test would have gone on
     return f"{interval} ({_levels(time, judge)}; {time.noise})"

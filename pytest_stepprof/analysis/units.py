@@ -16,6 +16,7 @@ LARGEST_VISIBLE = 20
 """Factor of a slowdown beyond which a comparison is called blind."""
 
 _IN_PERCENT = 1.2
+_NEAR = 1.1
 
 
 def format_time(ns: float, unit: Unit, samples_per_step: int | None) -> str:
@@ -59,6 +60,30 @@ def format_ratio(ratio: float) -> str:
     size = max(ratio, 1 / ratio)
     text = f"{size:.3f}" if size < 1.02 else _significant(size)
     return "1.00x" if float(text) == 1.0 else f"{text}x {'slower' if ratio > 1 else 'faster'}"
+
+
+def format_interval(lower: float, upper: float) -> str:
+    """Write both ends of a ratio's interval; one word for both where they agree: ``1.02x to 1.12x slower``.
+
+    Ends that are nearer to each other than 10 % get a third decimal, so that a narrow interval does not read as none.
+    An end that is not positive and finite is ``unknown``.
+    """
+    known = all(math.isfinite(end) and end > 0 for end in (lower, upper))
+    narrow = known and lower <= upper < _NEAR * lower
+    ends = [_third_decimal(end) if narrow else _end(end) for end in (lower, upper)]
+    for word in (" slower", " faster"):
+        if all(end.endswith(word) for end in ends):
+            return f"{ends[0].removesuffix(word)} to {ends[1]}"
+    return " to ".join(ends)
+
+
+def _end(ratio: float) -> str:
+    return format_ratio(ratio) if math.isfinite(ratio) and ratio > 0 else _UNKNOWN
+
+
+def _third_decimal(ratio: float) -> str:
+    size = f"{max(ratio, 1 / ratio):.3f}"
+    return "1.000x" if size == "1.000" else f"{size}x {'slower' if ratio > 1 else 'faster'}"
 
 
 def milliseconds(ns: float) -> str:

@@ -12,7 +12,7 @@ from pytest_stepprof.record.comparison import TestComparison
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.report.failure import verdict_text
 from pytest_stepprof.report.material import Material
-from pytest_stepprof.report.quantities import ratio_text
+from pytest_stepprof.report.times import deciding_text, medians_decided
 
 Entry = dict[str, str | float | int]
 
@@ -47,5 +47,9 @@ def _entries(measurement: Measurement, test: TestComparison | None) -> Iterator[
 
 def _said(test: TestComparison) -> str:
     time = test.time
-    judged = time is not None and time.verdict != "not comparable"
-    return verdict_text(test) + (f", {ratio_text(time.ratio)}" if judged and time is not None else "")
+    if time is None or time.verdict == "not comparable":
+        return verdict_text(test)
+    said = f"{verdict_text(test)}, {deciding_text(time)}"
+    if time.quantile is None or medians_decided(time):
+        return said
+    return f"{said} in the fastest {100 * time.quantile:.3g} % of steps"

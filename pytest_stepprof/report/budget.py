@@ -1,4 +1,4 @@
-"""Cutting a Document to a size: what stands first stays, whole rows and whole parts go, and each cut is counted.
+"""Cutting a Document to a size: what stands first stays, rows and parts go or are shortened, and each cut is counted.
 
 A reader gets whole sentences, and is told what is missing. A budget is for one writer: ``size_of`` says how much a
 block takes there, in characters or bytes, with what parts it from the next one.
@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_stepprof.report.document import Block, Bullets, Details, Document, Heading, Paragraph, Table, Text
+from pytest_stepprof.analysis.listing import counted
+from pytest_stepprof.report.document import Block, Bullets, Details, Document, Heading, Lines, Paragraph, Table, Text
 
 SizeOf = Callable[[Block], int]
 
-_LABELS_NAMED = 6
+_LABELS_NAMED = 9
 _LABEL_WIDTH = 40
-_ROOM_FOR_A_COUNT = 100
+_LINE_WIDTH = 400
+_LINES_KEPT = 20
+_ROOM_FOR_A_COUNT = 200
+_ROOM_FOR_A_LEGEND = 1000
 _ROOM_FOR_THE_NOTE = 1000
 _RESERVED = 3
 """At most one part in so many of the room is kept free for what comes later, so that each section shows something."""
@@ -22,12 +26,10 @@ _RESERVED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What is left of a section, and how many of its pieces are not."""
+    """What is left of a section, and what is to be said about the rest of it."""
 
     blocks: tuple[Block, ...]
-    left_out: int
-    pieces: int
-    noun: str
+    missing: tuple[str, ...] = ()
 
 
 def fitting(document: Document, *, room: int, size_of: SizeOf, note: str) -> Document:
@@ -51,8 +53,7 @@ def fitting(document: Document, *, room: int, size_of: SizeOf, note: str) -> Doc
         cut = _cut(section, max(room - reserved, 0), size_of)
         kept += cut.blocks
         room -= sum(map(size_of, cut.blocks))
-        if cut.left_out:
-            missing.append(f"{cut.left_out} of {cut.pieces} {cut.noun} {_label(section)}")
+        missing += cut.missing
     told = Text(f"{note} Left out: {_named(missing)}.", tone="attention")
     return Document(title=document.title, blocks=_with_note(kept, Paragraph(told)))
 
@@ -65,13 +66,13 @@ def _with_note(blocks: Sequence[Block], note: Block) -> tuple[Block, ...]:
 
 def _named(missing: Sequence[str]) -> str:
     rest = len(missing) - _LABELS_NAMED
-    return ", ".join(missing[:_LABELS_NAMED]) + (f" and parts of {rest} more sections" if rest > 0 else "")
+    return ", ".join(missing[:_LABELS_NAMED]) + (f" and {rest} more such counts" if rest > 0 else "")
 
 
 def _label(section: Sequence[Block]) -> str:
     first = section[0]
     if not isinstance(first, Heading):
-        return "at the end, one a test" if isinstance(first, Details) else "at the beginning"
+        return "at the end" if isinstance(first, Details) else "at the beginning"
     content = first.text.content
     return f"under '{content if len(content) <= _LABEL_WIDTH else content[:_LABEL_WIDTH] + '...'}'"
 
@@ -88,32 +89,101 @@ def _sections(blocks: Sequence[Block]) -> list[list[Block]]:
 
 
 def _cut(section: Sequence[Block], room: int, size_of: SizeOf) -> _Cut:
-    """Keep the pieces of a section that fit, in their order, and say how many do not."""
+    """Keep what fits of a section, in its order: pieces as they are, else in short, else only counted.
+
+    Half of the room is kept free for naming what comes later, so that a long piece does not hide all others.
+    """
     if sum(map(size_of, section)) <= room:
-        return _Cut(tuple(section), 0, 0, "")
+        return _Cut(tuple(section))
     heading = tuple(section[:1]) if isinstance(section[0], Heading) else ()
     room -= sum(map(size_of, heading)) + _ROOM_FOR_A_COUNT
     pieces = [piece for entry in _entries(section[len(heading) :]) for piece in _pieces(entry, size_of)]
-    kept: list[_Piece] = []
-    for piece in pieces:
-        room -= piece.size
-        if room < 0:
-            break
-        kept.append(piece)
-    left_out = len(pieces) - len(kept)
-    noun = _noun(pieces)
-    blocks = (*(heading if kept or heading else ()), *_joined(kept))
-    return _Cut((*blocks, Paragraph(Text(f"({left_out} more {noun} left out)"))), left_out, len(pieces), noun)
+    kept, short = _chosen(pieces, room, size_of)
+    chosen = {piece.place for piece in kept}
+    left_out = Counter(piece.noun for piece in pieces if piece.place not in chosen)
+    totals = Counter(piece.noun for piece in pieces)
+    counts = [f"{counted(count, f'more {noun}')} left out" for noun, count in left_out.items()]
+    counts += [f"{counted(count, noun)} shortened" for noun, count in short.items()]
+    told = (Paragraph(Text(f"({', '.join(counts)})")),) if counts else ()
+    missing = (
+        *(f"{count} of {counted(totals[noun], noun)} {_label(section)}" for noun, count in left_out.items()),
+        *(f"{count} of {counted(totals[noun], noun)} shortened {_label(section)}" for noun, count in short.items()),
+    )
+    return _Cut((*heading, *_joined(kept), *told), missing)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What is kept or left out as a whole: a row or a point of a block (``of``, by its number), or some blocks."""
+    """What is kept or left out as a whole: a row or a point of a block (``of``, by its number), or some blocks.
+
+    ``frame`` is what the block around it takes in addition, once for all of its rows or points.
+    """
 
     size: int
+    noun: str
     blocks: tuple[Block, ...] = ()
     of: Table | Bullets | None = None
     number: int = 0
+    frame: int = 0
+    place: int = 0
+
+
+def _chosen(pieces: list[_Piece], room: int, size_of: SizeOf) -> tuple[list[_Piece], Counter[str]]:
+    """Return the pieces that stay, some of them in a shorter form, and how many of each kind are shorter."""
+    pieces[:] = [replace(piece, place=place) for place, piece in enumerate(pieces)]
+    shorter = {piece.place: (piece, *_in_short(piece, size_of)) for piece in pieces if piece.of is None}
+    lead = [piece for piece in pieces if piece.noun == "note" and piece.size <= _ROOM_FOR_A_LEGEND]
+    room -= sum(piece.size for piece in lead)
+    named = sum(forms[-1].size for forms in shorter.values())
+    kept = {piece.place: piece for piece in lead}
+    short: Counter[str] = Counter()
+    framed, for_names = {id(None)}, room // 2
+    for piece in pieces:
+        forms = shorter.get(piece.place, (piece,))
+        named -= forms[-1].size if piece.of is None else 0
+        if piece.place in kept:
+            continue
+        frame = 0 if id(piece.of) in framed else piece.frame
+        free = room - frame - min(named, for_names)
+        found = next((form for form in forms if form.size <= free), forms[-1])
+        if found.size + frame > room:
+            continue
+        framed.add(id(piece.of))
+        room -= found.size + frame
+        kept[piece.place] = found
+        short[piece.noun] += found is not piece
+    return [kept[place] for place in sorted(kept)], +short
+
+
+def _in_short(piece: _Piece, size_of: SizeOf) -> tuple[_Piece, ...]:
+    """What is shorter of two forms: long texts cut in their middle; and only the name with the first sentence."""
+    cropped = tuple(_cropped(block) for block in piece.blocks)
+    first = next((at for at, block in enumerate(cropped) if isinstance(block, Paragraph)), 0)
+    forms = (cropped, cropped[: first + 1]) if isinstance(cropped[0], Heading) else (cropped,)
+    pieces = (replace(piece, blocks=blocks, size=sum(map(size_of, blocks))) for blocks in forms)
+    return tuple(form for form in pieces if form.size < piece.size)
+
+
+def _cropped(block: Block) -> Block:
+    match block:
+        case Heading(text=text) | Paragraph(text=text):
+            return replace(block, text=replace(text, content=shortened(text.content, _LINE_WIDTH)))
+        case Bullets(items=items):
+            return Bullets(tuple(replace(item, content=shortened(item.content, _LINE_WIDTH)) for item in items))
+        case Lines(lines=lines):
+            rest = len(lines) - _LINES_KEPT
+            kept = tuple(shortened(line, _LINE_WIDTH) for line in lines[:_LINES_KEPT])
+            return Lines((*kept, f"({counted(rest, 'more line')} left out)") if rest > 0 else kept)
+        case _:
+            return block
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of ``width`` characters or little more, without its middle, and with how much that is."""
+    if len(text) <= width:
+        return text
+    half = width // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
 
 
 def _entries(blocks: Sequence[Block]) -> Iterator[tuple[Block, ...]]:
@@ -132,23 +202,34 @@ def _entries(blocks: Sequence[Block]) -> Iterator[tuple[Block, ...]]:
 def _pieces(entry: tuple[Block, ...], size_of: SizeOf) -> Iterator[_Piece]:
     match entry:
         case (Table(rows=rows) as table,) if rows:
-            yield from _of_one_block(table, [replace(table, rows=(row,)) for row in rows], size_of)
+            yield from _of_one_block(table, "row", [replace(table, rows=(row,)) for row in rows], size_of)
         case (Bullets(items=items) as bullets,) if items:
-            yield from _of_one_block(bullets, [Bullets((item,)) for item in items], size_of)
+            yield from _of_one_block(bullets, "point", [Bullets((item,)) for item in items], size_of)
         case _:
             size = sum(map(size_of, entry))
             if size:  # a writer that cannot show a figure leaves nothing out with it
-                yield _Piece(size, blocks=entry)
+                yield _Piece(size, _noun(entry[0]), blocks=entry)
 
 
-def _of_one_block(block: Table | Bullets, alone: Sequence[Table | Bullets], size_of: SizeOf) -> Iterator[_Piece]:
-    """What each row or point adds. The first one brings the frame of its block with it.
+def _noun(first: Block) -> str:
+    """What a reader calls a piece that begins so: a test has its name as a literal."""
+    match first:
+        case Paragraph():
+            return "note"
+        case Details(summary=Text(literal=True)):
+            return "test"
+        case _:
+            return "part"
 
-    A block of the same row twice is larger than one of it by that row alone.
-    """
+
+def _of_one_block(
+    block: Table | Bullets, noun: str, alone: Sequence[Table | Bullets], size_of: SizeOf
+) -> Iterator[_Piece]:
+    """What each row or point adds: a block of the same row twice is larger than one of it by that row alone."""
     for number, single in enumerate(alone):
-        size = size_of(single)
-        yield _Piece(size if number == 0 else size_of(_twice(single)) - size, of=block, number=number)
+        once = size_of(single)
+        size = size_of(_twice(single)) - once
+        yield _Piece(size, noun, of=block, number=number, frame=once - size)
 
 
 def _twice(block: Table | Bullets) -> Table | Bullets:
@@ -157,22 +238,15 @@ def _twice(block: Table | Bullets) -> Table | Bullets:
 
 def _joined(kept: Sequence[_Piece]) -> Iterator[Block]:
     """Put the pieces that stay back into their blocks."""
-    counts = {id(piece.of): piece.number + 1 for piece in kept}
+    numbers: dict[int, list[int]] = {}
+    for piece in kept:
+        numbers.setdefault(id(piece.of), []).append(piece.number)
     for piece in kept:
         if piece.of is None:
             yield from piece.blocks
-        elif piece.number == 0:
-            count = counts[id(piece.of)]
+        elif piece.number == numbers[id(piece.of)][0]:
             yield (
-                replace(piece.of, rows=piece.of.rows[:count])
+                replace(piece.of, rows=tuple(piece.of.rows[number] for number in numbers[id(piece.of)]))
                 if isinstance(piece.of, Table)
-                else Bullets(piece.of.items[:count])
+                else Bullets(tuple(piece.of.items[number] for number in numbers[id(piece.of)]))
             )
-
-
-def _noun(pieces: Sequence[_Piece]) -> str:
-    """What most pieces are."""
-    kinds = Counter(
-        "rows" if isinstance(piece.of, Table) else "points" if piece.of is not None else "parts" for piece in pieces
-    )
-    return kinds.most_common(1)[0][0] if kinds else "parts"

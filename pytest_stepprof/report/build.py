@@ -10,9 +10,9 @@ from pytest_stepprof.report.document import Block, Document, Heading, Paragraph,
 from pytest_stepprof.report.figures import figures_of, intervals_figure
 from pytest_stepprof.report.one_test import details_of
 from pytest_stepprof.report.origin import environment_blocks, origin_blocks
-from pytest_stepprof.report.overview import failed, legend, overview_table
+from pytest_stepprof.report.overview import legend, overview_table
 from pytest_stepprof.report.parts import part, short_part, warnings
-from pytest_stepprof.report.standing import unjudged, urgency, warned
+from pytest_stepprof.report.standing import failed, unjudged, urgency, warned
 from pytest_stepprof.report.summary import summary, title
 
 _DEFAULTS = JudgeSettings()
@@ -39,25 +39,27 @@ def build_report(record: ReportRecord, *, verbosity: int, reasons_in_full: bool 
     for name, belongs in parts:
         blocks += headed(name, [test for test in tests if belongs(test)], measurements)
     blocks += warnings(record.comparison, record.unreadable)
-    blocks += (Heading(Text("All tests"), level=1), overview_table(tuple(measurements.values()), comparisons))
+    before = {one.key: one.measurement for one in record.before}
+    table = overview_table(tuple(measurements.values()), comparisons, before)
+    blocks += (Heading(Text("All tests"), level=1), table) if table.rows else ()
     tolerance, limit = _margins(measurements.values())
     blocks += (*intervals_figure(record.comparison, tolerance=tolerance, limit=limit), *legend(tests))
     blocks += origin_blocks(record)
-    blocks += _each_test(record, measurements, comparisons, max(verbosity, 0))
+    blocks += _each_test(measurements, before, comparisons, max(verbosity, 0))
     if verbosity >= 1:
         blocks += environment_blocks(record)
     return Document(title=title(record.sessions), blocks=tuple(blocks))
 
 
 def _each_test(
-    record: ReportRecord,
     measurements: dict[str, Measurement],
+    before: dict[str, Measurement],
     comparisons: dict[str, TestComparison],
     verbosity: int,
 ) -> Iterator[Block]:
     told: set[str] = set()
     for key in sorted(measurements, key=lambda key: urgency(comparisons.get(key))):
-        figures = figures_of(record, key)
+        figures = figures_of(measurements[key], before.get(key), comparisons.get(key))
         yield details_of(measurements[key], comparisons.get(key), verbosity, told, figures)
 
 

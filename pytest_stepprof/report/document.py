@@ -112,10 +112,11 @@ class IntervalsFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesFigure:
-    """The timeline of one active step as lanes, as the profiler saw it."""
+    """The timeline of one active step as lanes, as the profiler saw it, on an axis of ``axis_ns`` or longer."""
 
     title: str
     timeline: Timeline
+    axis_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.record.comparison import Gate, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch
 from pytest_stepprof.record.scenario import Unit
+from pytest_stepprof.report.commands import without_commands
 from pytest_stepprof.report.quantities import counted, ratio_text, time_text
 from pytest_stepprof.report.results import compared_text, sampled_text
+from pytest_stepprof.report.times import deciding_ratio, medians_decided
 
 _GATES: tuple[Gate, ...] = ("outputs", "quality", "conditions", "counters", "memory", "time")
 _MISMATCHES_SHOWN = 5
@@ -39,7 +41,7 @@ def failure_text(
     details = gate_lines(comparison, unit=unit, samples_per_step=samples_per_step, where=where)
     headline = _headline(comparison, baseline, strict=strict)
     lines = [headline, comparison.node_id, "", *details, "", *next_steps(comparison)]
-    return "\n".join(printable(line) for line in lines).rstrip()
+    return without_commands("\n".join(printable(line) for line in lines)).rstrip()
 
 
 def gate_lines(
@@ -96,10 +98,13 @@ def _gate_sentences(
 
 def time_sentences(time: TimeComparison, *, unit: Unit, samples_per_step: int | None) -> tuple[str, ...]:
     """Both medians, the ratio with its interval, and what this comparison could have seen."""
+    if time.verdict == "not comparable":
+        unit, samples_per_step = "ms/step", None  # the other side may have counted other samples
     before, after = (time_text(value_ns, unit, samples_per_step) for value_ns in (time.before_ns, time.after_ns))
     sessions = len(time.baseline_medians_ns)
     of_many = f" (geometric mean of {sessions} sessions)" if sessions > 1 else ""
     compared = f"median {before} before{of_many}, {after} now"
+    compared += f", {ratio_text(deciding_ratio(time))}" if medians_decided(time) else ""
     if time.quantile is not None and time.before_quantile_ns is not None and time.after_quantile_ns is not None:
         quantiles = (time.before_quantile_ns, time.after_quantile_ns)
         then, here = (time_text(value_ns, unit, samples_per_step) for value_ns in quantiles)
@@ -231,4 +236,9 @@ def next_steps(comparison: TestComparison) -> list[str]:
         steps.append("To tell a slower step from a slower hour, or to see small changes, use: stepprof ab BASE.")
     said = [reason.text for reason in comparison.reasons]
     others = (text for text in (comparison.remedy, comparison.hint) if text is not None)
-    return [*steps, *(other for other in others if not any(other in text for text in said))]
+    return [*steps, *(unquoted(other) for other in others if not any(other in text for text in said))]
+
+
+def unquoted(advice: str) -> str:
+    """Write the commands in an advice without Markdown's backticks, which only one writer of many would read."""
+    return advice.replace("`", "'")

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.measurement import Measurement, Run
-from pytest_stepprof.record.report import ReportRecord
-from pytest_stepprof.record.scenario import Scenario
+from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.report.document import Figure, IntervalsFigure, LanesFigure, RatioInterval, Series, ValuesFigure
-from pytest_stepprof.report.overview import failed, verdict_tone
+from pytest_stepprof.report.overview import verdict_tone
+from pytest_stepprof.report.standing import failed
+from pytest_stepprof.report.times import shared_unit
 
 RATIO = "head / base"
 """The unit of values that are ratios of times: above 1 is slower."""
@@ -17,20 +18,16 @@ RATIO = "head / base"
 _DEFAULTS = JudgeSettings()
 
 
-def figures_of(record: ReportRecord, key: str) -> tuple[Figure, ...]:
+def figures_of(after: Measurement, before: Measurement | None, compared: TestComparison | None) -> tuple[Figure, ...]:
     """Return one test's own figures: all raw values by run, before and after, and the window's timeline as lanes.
 
-    ``key`` is the test's; a test that was not measured has no figure. The baseline's timeline stands beside the test's
-    own where the test failed or regressed: only there is the difference a question.
+    ``before`` is what the newest session of the baseline measured. Its timeline stands beside the test's own where the
+    test failed or regressed: only there is the difference a question.
     """
-    after = next((one for session in record.sessions for one in session.measurements if one.test.key == key), None)
-    before = next((one.measurement for one in record.before if one.key == key), None)
-    if after is None:
-        return ()
-    tests = () if record.comparison is None else record.comparison.tests
-    compared = next((test for test in tests if test.key == key), None)
     earlier = before if compared is not None and (failed(compared) or compared.verdict == "regressed") else None
-    return (*_values(before, after), *_lanes(earlier, after))
+    time = None if compared is None else compared.time
+    sessions = 0 if time is None or before is None else len(time.baseline_medians_ns)
+    return (*_values(before, after, sessions), *_lanes(earlier, after))
 
 
 def intervals_figure(
@@ -46,7 +43,10 @@ def intervals_figure(
     if not intervals:
         return ()
     ordered = tuple(sorted(intervals, key=lambda one: -one.ratio))
-    return (IntervalsFigure(title=title, intervals=ordered, tolerance=1 + tolerance, limit=1 + limit),)
+    times = [test.time for test in tests if test.time is not None and test.time.verdict != "not comparable"]
+    shares = sorted({time.quantile for time in times if time.quantile is not None})
+    quiet = f", of the fastest {' or '.join(f'{100 * share:.3g} %' for share in shares)} of steps" if shares else ""
+    return (IntervalsFigure(title=f"{title}{quiet}", intervals=ordered, tolerance=1 + tolerance, limit=1 + limit),)
 
 
 def rounds_figures(
@@ -82,34 +82,33 @@ def _intervals(test: TestComparison) -> Iterator[RatioInterval]:
         yield RatioInterval(test.node_id, *ends, verdict_tone(test))
 
 
-def _values(before: Measurement | None, after: Measurement) -> Iterator[ValuesFigure]:
-    earlier, now = () if before is None else _series(before, after.scenario), _series(after, after.scenario)
+def _values(before: Measurement | None, after: Measurement, sessions: int) -> Iterator[ValuesFigure]:
+    """One figure in one unit. Of several sessions of the baseline its title says which one is drawn."""
+    unit, samples = shared_unit(after, before)
+    unit = unit if samples is not None else "ms/step"  # as the report's other numbers
+    earlier, now = () if before is None else _series(before, unit, samples), _series(after, unit, samples)
     if now:
-        unit = _unit(after.scenario)
-        yield ValuesFigure(title=f"All raw values in {unit}, by run", unit=unit, before=earlier, after=now)
+        newest = f" (before: the newest of {sessions} sessions)" if sessions > 1 else ""
+        yield ValuesFigure(title=f"All raw values in {unit}, by run{newest}", unit=unit, before=earlier, after=now)
 
 
-def _unit(scenario: Scenario) -> str:
-    """As the report's other numbers: samples/s only where their number in a step is known."""
-    return scenario.unit if scenario.samples_per_step is not None else "ms/step"
-
-
-def _series(measurement: Measurement, scenario: Scenario) -> tuple[Series, ...]:
-    runs = ((f"run {number}", _run_values(run, scenario)) for number, run in enumerate(measurement.runs, start=1))
+def _series(measurement: Measurement, unit: Unit, samples: int | None) -> tuple[Series, ...]:
+    runs = ((f"run {number}", _run_values(run, unit, samples)) for number, run in enumerate(measurement.runs, start=1))
     return tuple(Series(name, values) for name, values in runs if values)
 
 
-def _run_values(run: Run, scenario: Scenario) -> tuple[float, ...]:
+def _run_values(run: Run, unit: Unit, samples: int | None) -> tuple[float, ...]:
     per_step_ns = [sample_ns / run.steps_per_sample for sample_ns in run.samples_ns]
-    samples = scenario.samples_per_step
-    if _unit(scenario) == "samples/s" and samples is not None:
+    if unit == "samples/s" and samples is not None:
         return tuple(samples * 1e9 / ns for ns in per_step_ns if ns > 0)
     return tuple(ns / 1e6 for ns in per_step_ns)
 
 
 def _lanes(before: Measurement | None, after: Measurement) -> Iterator[LanesFigure]:
+    """Both sides on one axis, so that the longer step looks longer."""
     sides: Sequence[tuple[str, Measurement | None]] = (("", after), (", in the baseline", before))
-    for whose, measurement in sides:
-        timeline = None if measurement is None else measurement.window.timeline
+    timelines = [(whose, one.window.timeline) for whose, one in sides if one is not None]
+    axis_ns = max((timeline.elapsed_ns for _, timeline in timelines if timeline is not None), default=0)
+    for whose, timeline in timelines:
         if timeline is not None:
-            yield LanesFigure(title=f"One profiled step as lanes{whose}", timeline=timeline)
+            yield LanesFigure(title=f"One profiled step as lanes{whose}", timeline=timeline, axis_ns=axis_ns)

@@ -9,14 +9,18 @@ from typing import Literal, NamedTuple
 
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.record.comparison import TestComparison
+from pytest_stepprof.report.budget import shortened
 from pytest_stepprof.report.failure import verdict_line, verdict_text
 from pytest_stepprof.report.markdown_report import markdown_report
 from pytest_stepprof.report.material import Material
-from pytest_stepprof.report.overview import failed, unit_of
-from pytest_stepprof.report.standing import warned
+from pytest_stepprof.report.standing import failed, warned
+from pytest_stepprof.report.times import unit_of
 
 SUMMARY_LIMIT_BYTES = 900 * 1024
 """GitHub takes 1 MiB a step, and shows nothing of more; others may write to the same file."""
+
+_MESSAGE_WIDTH = 1000
+"""Characters. GitHub cuts a message at 4 KiB, which escapes and other letters than those of ASCII fill sooner."""
 
 _MOST_OF_A_KIND = 10
 """GitHub shows ten errors and ten warnings of a step, and drops the others without a word."""
@@ -56,7 +60,7 @@ def _of_test(kind: Literal["error", "warning"], test: TestComparison, material: 
         file=test.node_id.partition("::")[0] if measurement is None else measurement.test.file,
         line=None if measurement is None else measurement.test.line,
         title=f"stepprof: {verdict_text(test)}",
-        message=f"{test.node_id}: {line}",
+        message=shortened(f"{test.node_id}: {line}", _MESSAGE_WIDTH),
     )
 
 

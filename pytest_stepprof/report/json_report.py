@@ -10,7 +10,7 @@ from pytest_stepprof.errors import StoreError
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.lockstep import AbRecord
 from pytest_stepprof.record.report import ReportRecord
-from pytest_stepprof.record.session import Session
+from pytest_stepprof.record.session import SCHEMA_VERSION, Session
 from pytest_stepprof.store.json_text import decode, encode
 
 SchemaName = Literal["report", "session", "ab"]
@@ -53,6 +53,12 @@ def read_report(data: bytes, path: Path) -> ReportRecord:
     record = decode(data, ReportRecord, path)
     if not record.sessions:
         raise StoreError(f"{path} is a report without a session, expected at least one: write the report again.")
+    for session in record.sessions:
+        if session.schema_version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{path} holds a session of version {session.schema_version}, expected at most {SCHEMA_VERSION}: "
+                "a newer pytest-stepprof wrote it; update pytest-stepprof to read it."
+            )
     for place in _too_large(record, "report"):
         raise StoreError(f"{path} has at {place} a whole number beyond 64 bits, which stepprof never writes.")
     return record

@@ -7,6 +7,7 @@ from pytest_stepprof.record.comparison import TestComparison, TimeComparison
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.report.findings import finding_title
 from pytest_stepprof.report.results import compared_text, quality_value_text, sampled_text
+from pytest_stepprof.report.times import deciding_ratio, medians_decided
 
 _QUALITY = "stepprof_quality"
 
@@ -92,4 +93,6 @@ def _timed(time: TimeComparison) -> list[tuple[str, str]]:
     found += [(name, f"{value_ns:.0f}") for name, value_ns in values if value_ns is not None]
     if time.fixed_rule is not None:
         found.append(("stepprof_fixed_rule", time.fixed_rule))
+    if medians_decided(time):
+        found.append(("stepprof_ratio_of_medians", f"{deciding_ratio(time):.6g}"))
     return found

@@ -8,6 +8,7 @@ import html
 import re
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.report.commands import without_commands
 from pytest_stepprof.report.document import (
     Alignment,
     Block,
@@ -24,8 +25,12 @@ from pytest_stepprof.report.document import (
     ValuesFigure,
 )
 
-_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@&#8203;"}  # a zero-width space keeps @names from pinging
+# GitHub looks for @names, #numbers and addresses in what it has rendered already, so that a backslash is no help: a
+# zero-width space keeps them from pinging people, from being noted in other issues, and from becoming links.
+_APART = "&#8203;"
+_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": f"@{_APART}", "#": f"#{_APART}"}
 _SPECIAL = re.compile(r"[\\`*_\[\]|~&<>#$@]")
+_LINKS = re.compile(r"://|\bwww\.|\bGH-(?=\d)", re.IGNORECASE)
 # What begins a list, or is a rule as a whole: "---", and "- -" behind the dash of a point.
 _LIST_START = re.compile(r"^(?:(?P<bullet>[-+=])(?=\s|[-=\s]*$)|(?P<number>\d{1,9})(?P<stop>[.)])(?=\s|$))")
 _RULES: dict[Alignment, str] = {"left": ":---", "right": "---:"}
@@ -34,12 +39,13 @@ _RULES: dict[Alignment, str] = {"left": ":---", "right": "---:"}
 def render_markdown(document: Document) -> str:
     """Write a document as GitHub-flavoured Markdown that ends with a line break."""
     parts = [f"## {_inline(document.title)}", *(render_block(block) for block in document.blocks)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return without_commands("\n\n".join(part for part in parts if part)) + "\n"
 
 
 def escape(text: str) -> str:
     """Escape one line of text so that Markdown shows it as it is, wherever it stands."""
     escaped = _SPECIAL.sub(lambda found: _REFERENCES.get(found[0], "\\" + found[0]), text)
+    escaped = _LINKS.sub(_unlinked, escaped)
     return _LIST_START.sub(_escape_list_start, escaped)
 
 
@@ -50,6 +56,10 @@ def code_span(text: str) -> str:
     fence = "`" * (_longest_backticks(text) + 1)
     padding = " " if text.startswith(("`", " ")) or text.endswith(("`", " ")) else ""
     return f"{fence}{padding}{text}{padding}{fence}"
+
+
+def _unlinked(found: re.Match[str]) -> str:
+    return f"{found[0][:-1]}{_APART}{found[0][-1]}" if found[0] != "://" else f":{_APART}//"
 
 
 def _escape_list_start(found: re.Match[str]) -> str:
@@ -73,7 +83,7 @@ def _html(text: Text) -> str:
     content = html.escape(" ".join(printable(text.content).splitlines()))
     if text.literal:
         return f"<code>{content}</code>"
-    return re.sub(r"(?<!&)[@#]", lambda found: f"{found[0]}&#8203;", content)
+    return _LINKS.sub(_unlinked, re.sub(r"(?<!&)[@#]", lambda found: f"{found[0]}{_APART}", content))
 
 
 def _cell(text: Text) -> str:

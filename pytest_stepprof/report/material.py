@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.comparison import Comparison
+from pytest_stepprof.record.environment import Commit
 from pytest_stepprof.record.lockstep import AbRecord
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.report import ReportRecord
@@ -18,7 +19,8 @@ class Material:
     """One report, before it has a format.
 
     ``measurements`` are those of the side that is judged, by test key. ``marker`` is what a sticky comment of this
-    report is recognised by; ``commits`` are the revisions before and after, ``None`` where git could not tell.
+    report is recognised by; ``commits`` are the revisions before and after, and whether anything was changed in
+    them, ``None`` where git could not tell.
     ``when_utc`` is when the judged side was measured. ``elsewhere`` says where a reader finds the
     whole of a report that had to be cut (``in report.html``), empty where nobody knows.
     """
@@ -36,14 +38,16 @@ class Material:
 def material_of(record: ReportRecord, *, verbosity: int = 1, reasons_in_full: bool = True) -> Material:
     """Prepare the reports of sessions, with the comparison in ``record``."""
     comparison, sessions = record.comparison, record.sessions
-    before = record.before_sessions[-1].commit.revision if record.before_sessions else None
     return Material(
         document=build_report(record, verbosity=verbosity, reasons_in_full=reasons_in_full),
         comparison=comparison,
         measurements={one.test.key: one for session in sessions for one in session.measurements},
         json_record=record,
         marker="report" if comparison is None else comparison.baseline,
-        commits=(before, sessions[-1].commit.revision if sessions else None),
+        commits=(
+            _revision(record.before_sessions[-1].commit) if record.before_sessions else None,
+            _revision(sessions[-1].commit) if sessions else None,
+        ),
         when_utc=sessions[-1].started_at_utc if sessions else "",
     )
 
@@ -56,6 +60,13 @@ def material_of_sides(record: AbRecord, document: Document, head: Session) -> Ma
         measurements={one.test.key: one for one in head.measurements},
         json_record=record,
         marker="ab",
-        commits=(record.base.commit.revision, record.head.commit.revision),
+        commits=(_revision(record.base.commit), _revision(record.head.commit)),
         when_utc=head.started_at_utc,
     )
+
+
+def _revision(commit: Commit) -> str | None:
+    """The commit, and that it is not all: two sides of one commit with different changes would look the same."""
+    if commit.revision is None or not commit.changes_digest:
+        return commit.revision
+    return f"{commit.revision} with uncommitted changes"

@@ -8,12 +8,13 @@ from pytest_stepprof.report.conditions import condition_texts, declared_texts
 from pytest_stepprof.report.document import Block, Bullets, Details, Figure, Paragraph, Text
 from pytest_stepprof.report.failure import verdict_line
 from pytest_stepprof.report.findings import notice_blocks
-from pytest_stepprof.report.overview import deviation_text, run_shape, unit_of, verdict_tone
+from pytest_stepprof.report.overview import deviation_text, run_shape, verdict_tone
 from pytest_stepprof.report.profile import profile_blocks
 from pytest_stepprof.report.quantities import milliseconds, time_text
 from pytest_stepprof.report.results import result_texts
 from pytest_stepprof.report.runs import run_blocks
 from pytest_stepprof.report.standing import stands
+from pytest_stepprof.report.times import unit_of
 
 _FIRST_STEPS_NAMED = 5
 

@@ -1,7 +1,8 @@
 """What a report is about: commits, the baseline's sessions, differences of the machines, and where the record lies."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from pytest_stepprof.analysis.conditions import other_machine
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.record.comparison import Comparison
 from pytest_stepprof.record.environment import Commit, Environment
@@ -80,17 +81,10 @@ def _machine_texts(record: ReportRecord) -> Iterator[Text]:
     if not record.before_sessions or not record.sessions:
         return
     before, now = record.before_sessions[-1].environment, record.sessions[-1].environment
-    facts = [*_differences(before.hardware, now.hardware), *_differences(before.software, now.software)]
+    facts = other_machine(before, now)
     if facts:
         shown = first_few(facts, _FACTS_NAMED, separator="; ")
         yield Text(f"measured elsewhere than the newest session of the baseline: {shown}", tone="attention")
-
-
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Facts that both sides know and that are not the same; what one side does not know is no difference."""
-    for name in sorted(before.keys() & now.keys()):
-        if before[name] != now[name]:
-            yield f"{name}: {before[name]} -> {now[name]}"
 
 
 def _rules(sessions: Sequence[Session]) -> Iterator[str]:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from pytest_stepprof.analysis.units import LARGEST_VISIBLE, byte_sizes, format_visible
 from pytest_stepprof.record.comparison import TestComparison, TimeComparison, Verdict
 from pytest_stepprof.record.measurement import Measurement
-from pytest_stepprof.record.scenario import Unit
 from pytest_stepprof.report.document import Alignment, Paragraph, Table, Text, Tone
-from pytest_stepprof.report.quantities import interval_ratio_text, milliseconds, ratio_text, time_text
+from pytest_stepprof.report.quantities import format_interval, milliseconds, time_text
+from pytest_stepprof.report.standing import RESTING, failed, urgency, warned
+from pytest_stepprof.report.times import deciding_ratio, deciding_text, medians_decided, shared_unit, unit_of
 
 _NOTHING = Text("-", tone="muted")
 _TONES: dict[Verdict, Tone] = {
@@ -62,19 +63,37 @@ _COMPARED = (
 )
 
 
-def overview_table(measurements: Sequence[Measurement], comparisons: Mapping[str, TestComparison]) -> Table:
-    """One row per measured test in the order of the session, then those that were judged without a measurement.
+def overview_table(
+    measurements: Sequence[Measurement],
+    comparisons: Mapping[str, TestComparison],
+    before: Mapping[str, Measurement] | None = None,
+) -> Table:
+    """One row per measured test, and for each one that was judged without a measurement.
 
-    Where no time was compared, the table shows what was measured, else what became of it: columns that have nothing
-    to say in any row are left out.
+    What failed comes first, then what regressed, what was not judged, and the rest: a table that is cut keeps its
+    beginning. Of those who want attention the slowest come first, all others as the session has them. ``before`` are
+    the measurements that were compared with, by key. Where no time was compared, the table shows what was measured,
+    else what became of it: columns that have nothing to say in any row are left out.
     """
     measured = {measurement.test.key: measurement for measurement in measurements}
+    keys = sorted(dict.fromkeys((*measured, *comparisons)), key=lambda key: _order(comparisons.get(key)))
     if not any(test.time is not None for test in comparisons.values()):
-        rows = [_row(measurement, comparisons.get(key)) for key, measurement in measured.items()]
-        rows += [_unmeasured(comparison) for key, comparison in comparisons.items() if key not in measured]
+        rows = [
+            _row(measured[key], comparisons.get(key)) if key in measured else _unmeasured(comparisons[key])
+            for key in keys
+        ]
         return _table(_MEASURED, rows)
-    keys = dict.fromkeys((*measured, *comparisons))
-    return _table(_COMPARED, [_compared_row(measured.get(key), comparisons.get(key)) for key in keys])
+    earlier = before or {}
+    return _table(_COMPARED, [_compared_row(measured.get(key), comparisons.get(key), earlier.get(key)) for key in keys])
+
+
+def _order(test: TestComparison | None) -> tuple[int, float]:
+    """How soon a row comes. A ratio that judges nothing, or is no number, comes last of its kind."""
+    urgent = urgency(test)
+    if test is None or test.time is None or test.time.verdict == "not comparable" or urgent == RESTING:
+        return urgent, 0.0
+    ratio = deciding_ratio(test.time)
+    return urgent, -ratio if ratio > 0 else 0.0
 
 
 def _table(columns: Sequence[_Column], rows: Sequence[tuple[Text, ...]]) -> Table:
@@ -94,18 +113,18 @@ def _table(columns: Sequence[_Column], rows: Sequence[tuple[Text, ...]]) -> Tabl
 
 def legend(tests: Sequence[TestComparison]) -> tuple[Paragraph, ...]:
     """Say what the columns compare, where that is not the medians that stand beside it."""
-    times = (test.time for test in tests if test.time is not None and test.time.verdict != "not comparable")
-    shares = sorted({time.quantile for time in times if time.quantile is not None})
+    compared = [test.time for test in tests if test.time is not None and test.time.verdict != "not comparable"]
+    shares = sorted({time.quantile for time in compared if time.quantile is not None})
     if not shares:
         return ()
     fastest = " or ".join(f"{100 * share:.3g} %" for share in shares)
-    text = f"before, now: medians. now is, interval, could have seen: of the time in the fastest {fastest} of steps"
-    return (Paragraph(Text(f"{text}, which other programs disturb least", tone="muted")),)
-
-
-def failed(test: TestComparison) -> bool:
-    """Whether a test did not stand. One that ``regressed`` where its gate only warns has not failed."""
-    return bool(test.failed_gates) or test.verdict == "error"
+    several = any(len(time.baseline_medians_ns) > 1 for time in compared)
+    medians = "before, now: medians" + (" (of several sessions their geometric mean)" if several else "")
+    text = f"{medians}. now is, interval, could have seen: of the time in the fastest {fastest} of steps"
+    text += ", which other programs disturb least"
+    if any(map(medians_decided, compared)):
+        text += "; now is (medians): of the medians, which your fixed rule judges"
+    return (Paragraph(Text(text, tone="muted")),)
 
 
 def verdict_tone(test: TestComparison) -> Tone:
@@ -141,13 +160,6 @@ def deviation_text(measurement: Measurement) -> str | None:
     return f"{milliseconds(mad_ns)}{relative}"
 
 
-def unit_of(measurement: Measurement | None) -> tuple[Unit, int | None]:
-    """Return the unit in which a test's times are shown, and the samples in a step."""
-    if measurement is None:
-        return "ms/step", None
-    return measurement.scenario.unit, measurement.scenario.samples_per_step
-
-
 def _row(measurement: Measurement, comparison: TestComparison | None) -> tuple[Text, ...]:
     deviation = deviation_text(measurement)
     return (
@@ -165,12 +177,14 @@ def _unmeasured(comparison: TestComparison) -> tuple[Text, ...]:
     return (Text(comparison.node_id, literal=True), *(_NOTHING,) * 4, _outputs(comparison, None), _verdict(comparison))
 
 
-def _compared_row(measurement: Measurement | None, test: TestComparison | None) -> tuple[Text, ...]:
+def _compared_row(
+    measurement: Measurement | None, test: TestComparison | None, before: Measurement | None
+) -> tuple[Text, ...]:
     shown = test.node_id if measurement is None and test is not None else ""
     return (
         Text(shown if measurement is None else measurement.test.node_id, literal=True),
         _verdict(test),
-        *_times(measurement, None if test is None else test.time),
+        *_times(measurement, before, None if test is None else test.time),
         _outputs(test, measurement),
         _NOTHING if test is None else _counters(test),
         _memory(measurement, test),
@@ -178,9 +192,11 @@ def _compared_row(measurement: Measurement | None, test: TestComparison | None) 
     )
 
 
-def _times(measurement: Measurement | None, time: TimeComparison | None) -> tuple[Text, ...]:
+def _times(
+    measurement: Measurement | None, before: Measurement | None, time: TimeComparison | None
+) -> tuple[Text, ...]:
     """Before, now, ratio, interval and what could have been seen; a ratio that judges nothing is not shown."""
-    unit, samples = unit_of(measurement)
+    unit, samples = shared_unit(measurement, before)
     if time is None:
         now = _NOTHING if measurement is None else Text(time_text(measurement.dispersion.median_ns, unit, samples))
         return _NOTHING, now, *(_NOTHING,) * 3
@@ -189,8 +205,8 @@ def _times(measurement: Measurement | None, time: TimeComparison | None) -> tupl
         return *medians, *(_NOTHING,) * 3
     return (
         *medians,
-        Text(ratio_text(time.ratio), tone=RATIO_TONES.get(time.verdict, "muted")),
-        Text(interval_ratio_text(time.ratio_lower, time.ratio_upper)),
+        Text(deciding_text(time), tone=RATIO_TONES.get(time.verdict, "muted")),
+        Text(format_interval(time.ratio_lower, time.ratio_upper)),
         _visible(time.smallest_visible_ratio),
     )
 
@@ -219,9 +235,9 @@ def _counters(test: TestComparison) -> Text:
         return Text(f"{grown} grew", tone="bad" if "counters" in test.failed_gates else "attention")
     if test.counters:
         return Text(f"{len(test.counters)} changed", tone="attention")
-    silent = test.time is None or any(reason.gate == "counters" for reason in test.reasons)
-    other_conditions = any((one.gate, one.weight) == ("conditions", "decides") for one in test.reasons)
-    return _NOTHING if silent or other_conditions else Text("same")
+    comparable = test.time is not None and test.time.verdict != "not comparable"
+    other = any(one.gate == "counters" or (one.gate, one.weight) == ("conditions", "decides") for one in test.reasons)
+    return Text("same") if comparable and not other else _NOTHING
 
 
 def _memory(measurement: Measurement | None, test: TestComparison | None) -> Text:
@@ -252,5 +268,7 @@ def _verdict(comparison: TestComparison | None) -> Text:
         return Text("no baseline", tone="muted")
     if comparison.standing == "much faster" and not failed(comparison):
         return Text(f"{comparison.verdict}, much faster", tone="attention")
+    if warned(comparison):
+        return Text("regressed, no gate fails", tone="attention")
     word = "new test" if comparison.standing == "new test" else comparison.verdict
     return Text(word, tone=verdict_tone(comparison))

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_stepprof.analysis.advised import saving
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.listing import counted, first_few
 from pytest_stepprof.record.comparison import Comparison, MissingTest, TestComparison
 from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.report.document import Block, Bullets, Heading, Lines, Paragraph, Text
-from pytest_stepprof.report.failure import gate_lines, next_steps, verdict_line, verdict_text
-from pytest_stepprof.report.overview import failed, unit_of, verdict_tone
-from pytest_stepprof.report.standing import new
+from pytest_stepprof.report.failure import gate_lines, next_steps, unquoted, verdict_line, verdict_text
+from pytest_stepprof.report.overview import verdict_tone
+from pytest_stepprof.report.standing import failed, new
+from pytest_stepprof.report.times import unit_of
 
 _NAMED = 10
 _NAMED_IN_A_LINE = 3
@@ -66,7 +68,7 @@ def remedies(test: TestComparison) -> tuple[str, ...]:
     """What would make a test judgeable, unless a reason says so already."""
     if test.remedy is None or any(test.remedy in reason.text for reason in test.reasons):
         return ()
-    return (test.remedy,)
+    return (unquoted(test.remedy),)
 
 
 def _alike(tests: Sequence[TestComparison]) -> list[list[TestComparison]]:
@@ -119,7 +121,7 @@ def _new_texts(comparison: Comparison) -> Iterator[Text]:
         yield Text(f"new test, not in the baseline: {test.node_id}: {said}", tone="attention")
     others = [test.node_id for test in (*hinted[_NAMED:], *(test for test in tests if not test.hint))]
     if others:
-        adding = f"--stepprof-save={comparison.baseline} adds {'it' if len(others) == 1 else 'them'}"
+        adding = f"{saving(comparison.baseline)} adds {'it' if len(others) == 1 else 'them'}"
         yield Text(f"{_those(others, 'new test')}, not in the baseline ({adding}): {_some(others)}")
 
 

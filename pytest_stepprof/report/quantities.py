@@ -7,6 +7,7 @@ from statistics import median
 from pytest_stepprof.analysis.listing import counted
 from pytest_stepprof.analysis.units import (
     byte_size,
+    format_interval,
     format_ratio,
     format_time,
     microseconds,
@@ -20,7 +21,7 @@ from pytest_stepprof.record.window import Window
 __all__ = [
     "byte_size",
     "counted",
-    "interval_ratio_text",
+    "format_interval",
     "listed_milliseconds",
     "microseconds",
     "milliseconds",
@@ -34,7 +35,6 @@ __all__ = [
 
 _UNKNOWN = "unknown"
 _STEPS_LISTED = 4
-_NEAR = 1.1
 
 
 def time_text(ns: float, unit: Unit, samples_per_step: int | None) -> str:
@@ -50,25 +50,6 @@ def time_text(ns: float, unit: Unit, samples_per_step: int | None) -> str:
 def ratio_text(ratio: float) -> str:
     """Write a ratio after / before as ``1.07x slower``, or ``unknown``."""
     return format_ratio(ratio) if math.isfinite(ratio) and ratio > 0 else _UNKNOWN
-
-
-def interval_ratio_text(lower: float, upper: float) -> str:
-    """Write both ends of a ratio's interval; one word for both where they agree: ``1.02x to 1.12x slower``.
-
-    Ends that are nearer to each other than 10 % get a third decimal, so that a narrow interval does not read as none.
-    """
-    ends = ratio_text(lower), ratio_text(upper)
-    if _UNKNOWN not in ends and lower <= upper < _NEAR * lower:
-        ends = _third_decimal(lower), _third_decimal(upper)
-    for word in (" slower", " faster"):
-        if all(end.endswith(word) for end in ends):
-            return f"{ends[0].removesuffix(word)} to {ends[1]}"
-    return " to ".join(ends)
-
-
-def _third_decimal(ratio: float) -> str:
-    size = f"{max(ratio, 1 / ratio):.3f}"
-    return "1.000x" if size == "1.000" else f"{size}x {'slower' if ratio > 1 else 'faster'}"
 
 
 def share(parts_ns: Sequence[int] | int, window: Window) -> str:

@@ -22,11 +22,11 @@ from pytest_stepprof.report.document import (
     Table,
     Text,
 )
-from pytest_stepprof.report.failure import gate_lines, verdict_line, verdict_text
-from pytest_stepprof.report.overview import RATIO_TONES, failed, outputs_word, verdict_tone
-from pytest_stepprof.report.quantities import interval_ratio_text, ratio_text, time_text
+from pytest_stepprof.report.failure import gate_lines, unquoted, verdict_line, verdict_text
+from pytest_stepprof.report.overview import RATIO_TONES, outputs_word, verdict_tone
+from pytest_stepprof.report.quantities import format_interval, ratio_text, time_text
 from pytest_stepprof.report.results import result_texts
-from pytest_stepprof.report.standing import stands, warned
+from pytest_stepprof.report.standing import failed, stands, warned
 
 _SHORT = 12
 _NAMED = 5
@@ -185,7 +185,7 @@ def _time_cells(test: TestComparison, unit: Unit, samples: int | None) -> tuple[
     time = test.time
     if time is None or time.verdict == "not comparable" or not time.rounds:
         return (_NOTHING,) * 5
-    interval = interval_ratio_text(time.ratio_lower, time.ratio_upper)
+    interval = format_interval(time.ratio_lower, time.ratio_upper)
     ratio = Text(ratio_text(time.ratio), tone=RATIO_TONES.get(time.verdict, "muted"))
     shown = (time_text(value_ns, unit, samples) for value_ns in (time.before_ns, time.after_ns))
     times = (Text(text.removesuffix("/step")) for text in shown)
@@ -210,7 +210,7 @@ def _in_full(title: str, tests: Sequence[TestComparison], known: _Known) -> Iter
         yield Paragraph(Text(verdict_text(test), tone=verdict_tone(test)))
         yield Lines(gate_lines(test, unit=unit, samples_per_step=samples, where=known.hints.where.get(test.key)))
         remedy = known.hints.remedies.get(test.key)
-        yield from _bullets([*([Text(remedy)] if remedy else []), *_quality(test, known)])
+        yield from _bullets([*([Text(unquoted(remedy))] if remedy else []), *_quality(test, known)])
 
 
 def _in_short(title: str, tests: Sequence[TestComparison], known: _Known, *, with_verdict: bool) -> Iterator[Block]:
@@ -221,7 +221,7 @@ def _in_short(title: str, tests: Sequence[TestComparison], known: _Known, *, wit
         line = verdict_line(test, unit=unit, samples_per_step=samples)
         items += [Text(f"{test.node_id}: {line}", tone=verdict_tone(test))] if with_verdict else []
         remedy = known.hints.remedies.get(test.key)
-        items += [Text(f"{test.node_id}: {remedy}")] if remedy else []
+        items += [Text(f"{test.node_id}: {unquoted(remedy)}")] if remedy else []
         items += [Text(f"{test.node_id}: {text.content}", tone=text.tone) for text in _remarks(test, known)]
     if items:
         yield Heading(Text(title))

@@ -1,9 +1,16 @@
 """In which part of a report a test stands: failed, warned about, not judged, new, or fine."""
 
 from pytest_stepprof.record.comparison import TestComparison
-from pytest_stepprof.report.overview import failed
+
+RESTING = 3
+"""The ``urgency`` of tests that want nothing."""
 
 _STANDS = ("improved", "not regressed")
+
+
+def failed(test: TestComparison) -> bool:
+    """Whether a test did not stand. One that ``regressed`` where its gate only warns has not failed."""
+    return bool(test.failed_gates) or test.verdict == "error"
 
 
 def warned(test: TestComparison) -> bool:
@@ -27,7 +34,7 @@ def unjudged(test: TestComparison) -> bool:
 
 
 def urgency(test: TestComparison | None) -> int:
-    """Sort tests by how soon a reader wants them: 0 failed or warned about, 1 not judged, 2 all others."""
+    """Sort tests by how soon a reader wants them: 0 failed, 1 warned about, 2 not judged, ``RESTING`` all others."""
     if test is None:
-        return 2
-    return 0 if failed(test) or warned(test) else 1 if unjudged(test) else 2
+        return RESTING
+    return next((place for place, wants in enumerate((failed, warned, unjudged)) if wants(test)), RESTING)

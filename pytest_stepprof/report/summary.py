@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from pytest_stepprof.analysis.advised import saving
 from pytest_stepprof.analysis.listing import counted, first_few
 from pytest_stepprof.record.comparison import Comparison, TestComparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.document import Text, Tone
-from pytest_stepprof.report.overview import failed
-from pytest_stepprof.report.standing import new, stands, unjudged, warned
+from pytest_stepprof.report.standing import failed, new, stands, unjudged, warned
 
 _NAMED = 5
 _WARNED = "regressed where no gate fails"
@@ -60,8 +60,8 @@ def _missing(comparison: Comparison) -> str:
 def _no_baseline(comparison: Comparison) -> str:
     known = first_few([f"'{name}'" for name in comparison.known_baselines], _NAMED)
     others = f"there are {known}" if known else "there is none at all yet"
-    saving = f"--stepprof-save={comparison.baseline}"
-    return f"Nothing was compared: there is no baseline '{comparison.baseline}' ({others}; {saving} begins it)."
+    option = saving(comparison.baseline)
+    return f"Nothing was compared: there is no baseline '{comparison.baseline}' ({others}; {option} begins it)."
 
 
 def _tone(comparison: Comparison) -> Tone:

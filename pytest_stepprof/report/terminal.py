@@ -6,6 +6,7 @@ import unicodedata
 from tabulate import tabulate
 
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.report.commands import without_commands
 from pytest_stepprof.report.document import (
     Block,
     Bullets,
@@ -41,9 +42,10 @@ def render_terminal(document: Document, *, width: int, colour: bool) -> str:
 
     The text ends without a line break. Prose is wrapped; tables are made to fit where that is possible at all.
     """
-    parts = [_paint(printable(document.title.content), _BOLD, colour)]
+    title = _wrapped(document.title.content, width, first="", rest="")
+    parts = ["\n".join(_paint(line, _BOLD, colour) for line in title)]
     parts += [_render_block(block, width, colour) for block in document.blocks]
-    return "\n\n".join(part for part in parts if part)
+    return without_commands("\n\n".join(part for part in parts if part))
 
 
 def shorten_middle(text: str, width: int) -> str:
@@ -99,15 +101,19 @@ def _render_block(block: Block, width: int, colour: bool) -> str:
 
 
 def _render_prose(text: Text, width: int, colour: bool, *, first: str, rest: str) -> str:
-    lines = textwrap.wrap(
-        printable(text.content),
+    lines = _wrapped(text.content, width, first=first, rest=rest)
+    return "\n".join(_paint(line, _SEQUENCES[text.tone], colour) for line in lines)
+
+
+def _wrapped(content: str, width: int, *, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        printable(content),
         max(width, 20),
         initial_indent=first,
         subsequent_indent=rest,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return "\n".join(_paint(line, _SEQUENCES[text.tone], colour) for line in lines)
 
 
 def _wrap_line(line: str, width: int) -> str:

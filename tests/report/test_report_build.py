@@ -101,12 +101,20 @@ def test_failures_come_first_then_what_could_not_be_judged_then_the_rest():
         "All tests", "What was compared",
     ]  # fmt: skip
     folded = [block.summary.content for block in document.blocks if isinstance(block, Details)]
-    assert folded == ["t.py::warned", "t.py::slow", "t.py::lost", "t.py::calm"]
+    assert folded == ["t.py::slow", "t.py::warned", "t.py::lost", "t.py::calm"]
 
 
-def test_the_table_keeps_the_order_of_the_session():
-    document = report(judged("calm", "not regressed"), judged("slow", "regressed", failed=("time",)))
-    assert [row[0] for row in rows(document)] == ["t.py::calm", "t.py::slow"]
+def test_the_table_begins_with_what_failed_and_keeps_the_order_of_the_session_otherwise():
+    """A table that is cut keeps its beginning."""
+    document = report(
+        judged("first", "not regressed"),
+        judged("open", "inconclusive"),
+        judged("last", "not regressed"),
+        judged("warned", "regressed"),
+        judged("slow", "regressed", failed=("time",)),
+    )
+    names = [row[0].removeprefix("t.py::") for row in rows(document)]
+    assert names == ["slow", "warned", "open", "first", "last"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The text of a failing test: everything once, nothing missing."""
 
 import pytest
+from msgspec import structs
 
 from pytest_stepprof.record.comparison import CounterChange, Reason, TestComparison, TimeComparison
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch, UsedTolerance
@@ -298,3 +299,25 @@ def test_nothing_from_outside_breaks_a_line():
     assert "t.py::a\\x0ab\\x1b[0m" in text
     assert not set(text) & {"\r", "\x1b"}
     assert "\n" not in verdict_line(hostile)
+
+
+def test_a_fixed_rule_is_told_with_the_ratio_that_it_judged():
+    ruled = structs.replace(TIME, ratio=1.0, quantile=0.1, before_quantile_ns=2e6, after_quantile_ns=2e6,
+                                    fixed_rule="time:25%")  # fmt: skip
+    said = gate_lines(compared(time=ruled))[1]
+    assert said.startswith("  median 2.00 ms/step before, 4.00 ms/step now, 2.00x slower; compared in the fastest 10 %")
+    assert ", 2.00 ms/step now: 1.00x, " in said
+
+
+def test_a_time_that_was_not_comparable_is_in_ms_whatever_was_declared():
+    lines = gate_lines(compared(time=structs.replace(TIME, verdict="not comparable")), unit="samples/s",
+                       samples_per_step=4)  # fmt: skip
+    assert lines[1].startswith("  median 2.00 ms/step before, 4.00 ms/step now: ")
+
+
+def test_no_line_of_a_failure_is_a_command():
+    """A runner of jobs reads every line of the output of pytest, blanks in front of it aside."""
+    said = compared(reasons=(reason("time", "::stop-commands::x"), reason("time", "a ##[group] b")))
+    text = failure_text(said, baseline="main")
+    assert "  \\x3a:stop-commands::x" in text.splitlines()
+    assert "  a \\x23#[group] b" in text.splitlines()

@@ -101,7 +101,7 @@ def test_numbers_for_a_trend():
         "unit": "ms/step",
         "value": 2.0,
         "range": "± 0.01",
-        "extra": "regressed (time), 4.00x slower",
+        "extra": "regressed (time), 4.00x slower in the fastest 10 % of steps",
     }
     assert entries["test_net.py::test_infer[resnet50-64]"]["unit"] == "ms/step", (
         "smaller is better, whatever was declared"
@@ -135,3 +135,20 @@ def test_what_is_no_time_is_left_out(median_ns):
     step = measured("a")
     step = changed(step, dispersion=changed(step.dispersion, median_ns=median_ns))
     assert json.loads(action_benchmark(material([step], []))) == []
+
+
+def test_a_message_is_shorter_than_what_github_cuts():
+    step = measured("a")
+    (line,) = annotations(material([step], [judged(step, "error", ("conditions", "decides", "x" * 80_000))]))
+    assert len(line) < 1300
+    assert "characters left out" in line
+
+
+def test_a_trend_says_which_ratio_it_names():
+    time = time_comparison(4_000_000.0, 0.9, 1.4, "regressed")
+    quiet = changed(time, ratio=1.5, quantile=0.1)
+    for one, said in ((quiet, "1.50x slower in the fastest 10 % of steps"), (time, "2.00x slower"),
+                      (changed(quiet, fixed_rule="time:25%"), "2.00x slower (medians)")):  # fmt: skip
+        step = measured("a")
+        (entry,) = json.loads(action_benchmark(material([step], [judged(step, "regressed", time=one)])))
+        assert entry["extra"] == f"regressed, {said}"

@@ -26,6 +26,7 @@ from pytest_stepprof.report.document import (
 )
 from pytest_stepprof.report.html import page as html_page
 from pytest_stepprof.report.html import render_html
+from pytest_stepprof.report.html.chosen import few_pictures
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -165,13 +166,44 @@ def test_verdicts_come_first_with_their_heading_s_place_and_their_figure():
             Heading(Text("All tests")),
             table := verdicts("t.py::a"),
             intervals,
+            legend := Paragraph(Text("before, now: medians")),
             rest := Heading(Text("What was compared")),
         )
     )
-    assert blocks == (lead, table, intervals, failed, why, rest)
+    assert blocks == (lead, table, intervals, legend, failed, why, rest)
     without = (lead, failed, why)
     assert html_page._verdicts_first(without) == without
     assert html_page._verdicts_first((table, failed)) == (table, failed)
+
+
+def test_a_long_table_stays_below_what_failed():
+    blocks = (Paragraph(Text("said")), Heading(Text("Failed")), Lines(("time: slower",)), Heading(Text("All tests")))
+    long = (*blocks, verdicts(*(f"t.py::{number}" for number in range(16))))
+    assert html_page._verdicts_first(long) == long
+    short = (*blocks, verdicts(*(f"t.py::{number}" for number in range(15))))
+    assert html_page._verdicts_first(short)[1] == short[-1]
+
+
+def test_of_many_tests_only_those_that_want_attention_are_drawn_and_the_others_counted():
+    """A picture of each of 3000 tests took minutes at the end of a session."""
+    words = ("regressed", "bad"), ("inconclusive", "attention"), ("not regressed", "good"), ("no baseline", "muted")
+    names = [f"t.py::{number}" for number in range(8)]
+    of_two = [words[number // 2] for number in range(8)]
+    rows = tuple((Text(name, literal=True), Text(*word)) for name, word in zip(names, of_two, strict=True))
+    folds = tuple(Details(Text(name, literal=True), FIGURES[:1]) for name in names)
+    blocks = (Table(headers=("test", "verdict"), rows=rows, alignments=("left", "left")), *folds)
+    resting = html_page._resting(blocks)
+    assert few_pictures(blocks, resting, most=8) == blocks
+
+    def drawn(most):
+        table, told, *parts = few_pictures(blocks, resting, most=most)
+        assert table == blocks[0]
+        assert [part.summary for part in parts] == [fold.summary for fold in folds]
+        return told.text.content, [number for number, part in enumerate(parts) if part.blocks]
+
+    assert drawn(7) == ("The pictures of 2 of 8 tests are not drawn: only those of tests that want attention are where "
+                        "there are more than 7, and 7 at most.", [0, 1, 2, 3, 6, 7])  # fmt: skip
+    assert drawn(3)[1] == [0, 1, 2]
 
 
 HOSTILE = (
@@ -242,6 +274,10 @@ def test_without_matplotlib_the_page_says_what_gives_plots(monkeypatch):
 def test_the_same_document_gives_the_same_page():
     one = document(verdicts("t.py::a"), *FIGURES)
     assert render_html(one) == render_html(one)
+
+
+def test_a_page_begins_with_its_kind():
+    assert render_html(document()).startswith("<!DOCTYPE html>\n")
 
 
 def test_an_empty_document_is_a_page():

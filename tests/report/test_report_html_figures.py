@@ -4,11 +4,9 @@ import math
 
 import msgspec
 import pytest
-from sample_records import sample_measurement, sample_session, sample_window
+from sample_records import sample_measurement, sample_window
 
 from pytest_stepprof.record.comparison import Comparison, TestComparison, TimeComparison
-from pytest_stepprof.record.measurement import Measurement
-from pytest_stepprof.record.report import BaselineTest, ReportRecord
 from pytest_stepprof.record.window import Lane, LaneSpan, Timeline
 from pytest_stepprof.report.document import IntervalsFigure, LanesFigure, RatioInterval, ValuesFigure
 from pytest_stepprof.report.figures import RATIO, figures_of, intervals_figure, rounds_figures
@@ -51,22 +49,10 @@ def comparison(*tests: TestComparison) -> Comparison:
     return Comparison(baseline="main", baseline_sessions=("a",), tests_sharing_level=1, tests=tests, missing=())
 
 
-def record(
-    after: Measurement, *before: Measurement, compared: Comparison | None = None, sessions: int = 1
-) -> ReportRecord:
-    shards = [sample_session(measurements=()) for _ in range(sessions - 1)]
-    return ReportRecord(
-        stepprof_version="0.1.0",
-        sessions=(*shards, sample_session(measurements=(after,))),
-        comparison=compared,
-        before=tuple(BaselineTest(key=one.test.key, session_id="a", measurement=one) for one in before),
-    )
-
-
 def test_raw_values_by_run_in_the_report_s_unit():
     run = changed(sample_measurement().runs[0], samples_ns=(4_000_000, 6_000_000), steps_per_sample=2)
     now, earlier = sample_measurement(runs=(run,)), sample_measurement()
-    (figure,) = figures_of(record(now, earlier, sessions=3), KEY)
+    (figure,) = figures_of(now, earlier, None)
     assert isinstance(figure, ValuesFigure)
     assert figure.unit == "ms/step"
     assert [(series.name, series.values) for series in figure.after] == [("run 1", (2.0, 3.0))]
@@ -80,28 +66,43 @@ def test_raw_values_by_run_in_the_report_s_unit():
 def test_samples_per_second_where_their_number_is_known(samples, unit, values):
     scenario = changed(sample_measurement().scenario, unit="samples/s", samples_per_step=samples)
     run = changed(sample_measurement().runs[0], samples_ns=(2_000_000, 4_000_000))
-    (figure,) = figures_of(record(sample_measurement(scenario=scenario, runs=(run,))), KEY)
+    (figure,) = figures_of(sample_measurement(scenario=scenario, runs=(run,)), None, None)
     assert isinstance(figure, ValuesFigure)
     assert (figure.unit, figure.after[0].values, figure.before) == (unit, values, ())
 
 
-def test_a_test_that_was_not_measured_or_has_no_run_has_no_figure():
-    assert figures_of(record(sample_measurement()), "another") == ()
-    assert figures_of(record(sample_measurement(runs=())), KEY) == ()
+def test_other_samples_in_a_step_are_drawn_as_times():
+    """The samples of one side say nothing about the rate of the other."""
+    run = changed(sample_measurement().runs[0], samples_ns=(2_000_000, 4_000_000))
+    scenarios = [changed(sample_measurement().scenario, unit="samples/s", samples_per_step=n) for n in (64, 128)]
+    before, now = (sample_measurement(scenario=scenario, runs=(run,)) for scenario in scenarios)
+    (figure,) = figures_of(now, before, None)
+    assert isinstance(figure, ValuesFigure)
+    assert (figure.unit, figure.before[0].values, figure.after[0].values) == ("ms/step", (2.0, 4.0), (2.0, 4.0))
+
+
+def test_of_several_sessions_the_title_says_which_one_is_drawn():
+    several = compared_test("inconclusive", time=changed(TIME, baseline_medians_ns=(1.0, 2.0)))
+    (figure,) = figures_of(sample_measurement(), sample_measurement(), several)
+    assert figure.title == "All raw values in ms/step, by run (before: the newest of 2 sessions)"
+
+
+def test_a_test_that_has_no_run_has_no_figure():
+    assert figures_of(sample_measurement(runs=()), None, None) == ()
 
 
 @pytest.mark.parametrize(
     ("compared", "steps"),
     [
         (None, [2]),
-        (comparison(compared_test("not regressed")), [2]),
-        (comparison(compared_test("regressed")), [2, 7]),
-        (comparison(compared_test("not comparable", failed=("counters",))), [2, 7]),
+        (compared_test("not regressed"), [2]),
+        (compared_test("regressed"), [2, 7]),
+        (compared_test("not comparable", failed=("counters",)), [2, 7]),
     ],
 )
 def test_the_baseline_s_lanes_stand_beside_where_something_is_to_be_explained(compared, steps):
     now, earlier = (sample_measurement(window=sample_window(timeline=timeline(step))) for step in (2, 7))
-    figures = figures_of(record(now, earlier, compared=compared), KEY)
+    figures = figures_of(now, earlier, compared)
     lanes = [figure for figure in figures if isinstance(figure, LanesFigure)]
     assert [figure.timeline.step for figure in lanes] == steps
     assert [figure.title.endswith("in the baseline") for figure in lanes] == [False, True][: len(steps)]

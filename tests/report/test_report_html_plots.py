@@ -266,3 +266,11 @@ def test_svg_keeps_what_is_seen():
         '<g><text style="font-size: 12px; fill: var(--ink)" x="1.2">a &lt; b</text>'
         '<path d="M1 3h0M3 4L5 6z" /></g></svg>'
     )
+
+
+def test_two_steps_side_by_side_are_drawn_on_one_axis():
+    lane = Lane(name="regions", kind="regions", spans=(bar(0, 1_000_000, "forward"),))
+    short = lanes(lane)
+    drawn = drawn_lanes(LanesFigure(title=short.title, timeline=short.timeline, axis_ns=4_000_000))
+    assert [one.width for one in drawn.lanes[0].bars] == ["25.00"]
+    assert drawn.ticks[-1][1] in ("3 ms", "4 ms")

@@ -148,3 +148,9 @@ def test_a_report_that_somebody_has_tampered_with_is_refused_or_written(tampered
         if name not in ("html", "json"):
             render_report(name, material)
     assert all(len(line.splitlines()) == 1 for line in annotations(material))
+
+
+def test_a_session_of_a_newer_version_inside_a_report_is_refused(tmp_path):
+    record = report_record((sample_session(schema_version=99),), None)
+    with pytest.raises(StoreError, match=r"report.json holds a session of version 99, expected at most \d+: a newer"):
+        read_report(json_report(record).encode(), tmp_path / "report.json")

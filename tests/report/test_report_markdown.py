@@ -49,7 +49,7 @@ def test_a_table():
     [
         ("aten::copy_ 3 -> 4", r"aten::copy\_ 3 -&gt; 4"),
         ("<script>&amp;", "&lt;script&gt;&amp;amp;"),
-        ("*a* `b` [c](d) ~e~ #f $g$", r"\*a\* \`b\` \[c\](d) \~e\~ \#f \$g\$"),
+        ("*a* `b` [c](d) ~e~ #f $g$", r"\*a\* \`b\` \[c\](d) \~e\~ #&#8203;f \$g\$"),
         ("a\\b|c", r"a\\b\|c"),
         ("- item", r"\- item"),
         ("12. item", r"12\. item"),
@@ -58,6 +58,9 @@ def test_a_table():
         ("---", "\\---"),
         ("- - -", "\\- - -"),
         ("@someone", "@&#8203;someone"),
+        ("org/repo#5 #6", "org/repo#&#8203;5 #&#8203;6"),
+        ("GH-12", "GH&#8203;-12"),
+        ("https://evil.example/x www.evil.com", "https:&#8203;//evil.example/x www&#8203;.evil.com"),
     ],
 )
 def test_escape(text, expected):
@@ -102,3 +105,9 @@ def test_control_characters_are_escaped_everywhere():
     assert "### a\\\\x0ab" in text
     assert "`c\\x1bd`" in text
     assert "e\\u202ef" in text
+
+
+def test_no_line_of_standard_output_is_a_command_of_a_runner_of_jobs():
+    text = rendered(Paragraph(Text("::add-mask::a")), Lines(("::error::b", "  ##[group]c")))
+    assert not re.search(r"^\s*::|##\[", text, re.MULTILINE)
+    assert r"\x3a:error::b" in text

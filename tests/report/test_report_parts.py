@@ -171,14 +171,18 @@ def test_without_anything_to_warn_of_there_is_no_such_part():
 
 def test_commits_machines_and_rules_are_named():
     then = sample_session(session_id="two", measurements=())
-    elsewhere = changed(then.environment, hardware={"cpu model": "A"}, software={"torch": "2.13.0", "python": "3.9"})
+    elsewhere = changed(
+        then.environment,
+        hardware={"cpu model": "A"},
+        software={"torch": "2.13.0", "python": "3.9", "variable OMP_NUM_THREADS": "1"},
+    )
     then = changed(then, environment=elsewhere, commit=changed(then.commit, revision="b" * 40))
     text = shown(CALM, before=(changed(then, session_id="one", commit=changed(then.commit, revision="c" * 40)), then))
     assert "baseline's commits: bbbbbbbbbbbb, branch main; cccccccccccc, branch main\n" in text
     assert (
         "measured elsewhere than the newest session of the baseline: cpu model: A -> Example CPU; "
-        "python: 3.9 -> CPython 3.11.2\n"
-    ) in text, "a fact that one side does not know is no difference"
+        "python: 3.9 -> CPython 3.11.2; variable OMP_NUM_THREADS: 1 -> not set\n"
+    ) in text, "a fact that one side does not know is no difference, but a variable that is not set is"
 
 
 def test_rules_of_the_person_are_counted():
@@ -208,3 +212,9 @@ def test_cold_starts_and_dispersion_of_a_compared_test():
     assert "  - cold start: 8.00 ms, 9.50 ms before, 9.00 ms now (one value a session decides nothing)\n" in text
     assert "  - measured: median 2.00 ms/step, MAD 0.0100 ms (0.5 %), runs x steps 3 x 5\n" in text
     assert "9.50 ms -> 9.00 ms" in text, "the table's column"
+
+
+def test_commands_in_an_advice_are_quoted_as_a_terminal_would():
+    """A backtick is Markdown, and shown as it is by all writers."""
+    text = shown(judged(measured("a"), "inconclusive", remedy="`stepprof ab BASE` sees small changes"))
+    assert "  - 'stepprof ab BASE' sees small changes\n" in text

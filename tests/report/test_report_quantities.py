@@ -8,8 +8,9 @@ from report_scene import EQUAL, judged, time_comparison
 from sample_records import sample_measurement, sample_memory, sample_window
 
 from pytest_stepprof.record.comparison import CounterChange, MemoryChange
+from pytest_stepprof.report.junit import properties
 from pytest_stepprof.report.overview import legend, overview_table
-from pytest_stepprof.report.quantities import interval_ratio_text
+from pytest_stepprof.report.quantities import format_interval
 
 changed = msgspec.structs.replace
 GROWN = CounterChange(name="calls of aten::mul", unit="calls", before=1, after=2, gated=True)
@@ -31,7 +32,7 @@ TIME = time_comparison(2_200_000.0, 0.9, 1.4, "inconclusive")
     ],
 )
 def test_both_ends_of_an_interval(lower, upper, text):
-    assert interval_ratio_text(lower, upper) == text
+    assert format_interval(lower, upper) == text
 
 
 def row(test, measurement=None):
@@ -81,10 +82,19 @@ def test_counters_in_a_word(changes, text):
     [
         ("counters", "informs", "Counters are not compared, because another torch calls other operators"),
         ("conditions", "decides", "threads: 1 -> 2"),
+        ("time", "informs", "Time is not judged, because its conditions changed."),
     ],
 )
 def test_counters_that_were_not_compared_are_not_called_the_same(reason):
-    assert "counters" not in row(judged(sample_measurement(), "not comparable", reason, time=TIME))
+    time = changed(TIME, verdict="not comparable" if reason[0] == "time" else TIME.verdict)
+    assert "counters" not in row(judged(sample_measurement(), "not comparable", reason, time=time))
+
+
+def test_counters_are_not_called_the_same_where_the_outputs_failed_under_other_conditions():
+    """The conditions only inform where the outputs decide; the counters were not compared for all that."""
+    reasons = (("outputs", "decides", "differ"), ("conditions", "informs", "samples per step: 64 -> 128."))
+    test = judged(sample_measurement(), "regressed", *reasons, time=changed(TIME, verdict="not comparable"))
+    assert "counters" not in row(test)
 
 
 def test_peak_memory_of_the_device_on_which_most_grew():
@@ -109,3 +119,38 @@ def test_where_not_the_medians_are_compared_a_line_says_so():
     assert legend([judged(sample_measurement(), "improved", time=TIME), judged(sample_measurement(), "error")]) == ()
     unjudged = changed(TIME, quantile=0.1, verdict="not comparable")
     assert legend([judged(sample_measurement(), "regressed", time=unjudged)]) == ()
+
+
+def in_samples(samples):
+    return sample_measurement(
+        scenario=changed(sample_measurement().scenario, unit="samples/s", samples_per_step=samples)
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "before", "now"),
+    [(128, "2.00 ms/step", "2.20 ms/step"), (64, "32000 samples/s", "29091 samples/s")],
+)
+def test_samples_of_now_say_nothing_about_before(samples, before, now):
+    """64 samples in 2 ms are 32000 in a second, and no more because a step now has 128."""
+    then, here = in_samples(64), in_samples(samples)
+    test = judged(here, "not comparable", time=changed(TIME, verdict="not comparable"))
+    table = overview_table([here], {here.test.key: test}, {then.test.key: then})
+    assert [cell.content for cell in table.rows[0]][2:4] == [before, now]
+
+
+def test_a_fixed_rule_shows_the_ratio_that_it_judged():
+    """The medians doubled while the fastest steps did not: the row must not say 1.00x."""
+    time = changed(TIME, ratio=1.0, after_ns=4_000_000.0, quantile=0.1, fixed_rule="time:25%", verdict="regressed")
+    test = judged(sample_measurement(), "regressed", time=time, failed=("time",))
+    assert row(test)["now is"] == "2.00x slower (medians)"
+    (line,) = legend([test])
+    assert line.text.content.endswith("; now is (medians): of the medians, which your fixed rule judges")
+    assert dict(properties(test, None))["stepprof_ratio_of_medians"] == "2"
+    assert row(changed(test, time=changed(time, fixed_rule=None)))["now is"] == "1.00x"
+
+
+def test_of_several_sessions_the_legend_says_what_before_is():
+    time = changed(TIME, quantile=0.1, baseline_medians_ns=(1.0, 2.0))
+    (line,) = legend([judged(sample_measurement(), "improved", time=time)])
+    assert line.text.content.startswith("before, now: medians (of several sessions their geometric mean). ")

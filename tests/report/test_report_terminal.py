@@ -140,3 +140,33 @@ def test_shortened_text_fits_and_keeps_both_ends(text, width):
 @pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("漢字", 4), ("e\u0301", 1), ("", 0)])
 def test_visible_width(text, columns):
     assert visible_width(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("::set-output name=a::b", r"\x3a:set-output name=a::b"),
+        ("a ##[group] b", r"a \x23#[group] b"),
+        ("a ##vso[task.x]", r"a \x23#vso[task.x]"),
+        ("t.py::test_a: ::error::x", "t.py::test_a: ::error::x"),
+        ("# a ## b", "# a ## b"),
+    ],
+)
+@pytest.mark.parametrize("colour", [False, True])
+def test_no_line_is_a_command_of_a_runner_of_jobs(text, expected, colour):
+    """GitHub's reads every line, blanks in front of it aside; a name or a reason comes from anybody."""
+    shown = rendered(Paragraph(Text(text, tone="bad")), Lines((f"   {text}",)), width=70, colour=colour)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert plain[2] == expected
+    assert plain[4] == f"   {expected}"
+
+
+def test_a_line_that_wrapping_begins_is_no_command_either():
+    text = rendered(Paragraph(Text(f"{'x' * 30} ::stop-commands::abc")), width=40)
+    assert text.splitlines()[3] == r"\x3a:stop-commands::abc"
+
+
+def test_the_title_is_wrapped_as_all_prose_is():
+    title = "stepprof: 11 tests measured, session 20240229T120000.000000Z-0123456789ab (failed)"
+    lines = render_terminal(Document(title=Text(title), blocks=()), width=60, colour=False).splitlines()
+    assert [visible_width(line) <= 60 for line in lines] == [True, True]

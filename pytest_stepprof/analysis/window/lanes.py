@@ -3,7 +3,6 @@
 A picture is for eyes: what no eye could tell apart is one bar, and no number of a report is made of it.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -26,7 +25,7 @@ _PARTS_OF_A_PICTURE = 400
 _NAME_CHARACTERS = 60
 _BYTES_BESIDE_NAME = 28
 _REGIONS_FINER = 8
-_COMMON_BEGINNING = re.compile(r"^(?:void |at::native::|\(anonymous namespace\)::)+")
+_COMMON_BEGINNINGS = ("void ", "at::native::", "(anonymous namespace)::")
 
 
 class _Bars(NamedTuple):
@@ -223,5 +222,7 @@ def _merged(bars: _Bars, resolution_ns: int) -> _Bars:
 
 def _short(name: str) -> str:
     """A name that fits beside others: kernels of templates have hundreds of characters, the first of them all alike."""
-    shown = _COMMON_BEGINNING.sub("", printable(name)) or printable(name)
+    shown = printable(name)
+    while beginning := next((one for one in _COMMON_BEGINNINGS if shown.startswith(one) and shown != one), None):
+        shown = shown.removeprefix(beginning)
     return shown if len(shown) <= _NAME_CHARACTERS else f"{shown[: _NAME_CHARACTERS - 3]}..."

@@ -61,14 +61,15 @@ class DrawnLanes(NamedTuple):
 
 
 def drawn_lanes(figure: LanesFigure) -> DrawnLanes:
-    """Lay out a timeline. A record may hold anything: what lies outside of the step is clipped to it."""
+    """Lay out a timeline. A record may hold anything: what lies outside of the axis is clipped to it."""
     timeline = figure.timeline
     colours = _region_colours(timeline)
-    lanes = tuple(DrawnLane(lane.name, tuple(_bars(lane, timeline.elapsed_ns, colours))) for lane in timeline.lanes)
+    axis_ns = max(timeline.elapsed_ns, figure.axis_ns)
+    lanes = tuple(DrawnLane(lane.name, tuple(_bars(lane, axis_ns, colours))) for lane in timeline.lanes)
     seen = {bar.colour for lane in lanes for bar in lane.bars}
     return DrawnLanes(
         lanes=lanes,
-        ticks=tuple(_ticks(timeline.elapsed_ns)),
+        ticks=tuple(_ticks(axis_ns)),
         key=tuple((colour, text) for colour, text in _KEY.items() if colour in seen),
         caption=_caption(timeline),
         description=f"{figure.title}. {' '.join(_told(lane) for lane in timeline.lanes)}",
@@ -81,9 +82,9 @@ def _region_colours(timeline: Timeline) -> Mapping[str, Colour]:
     return {name: _REGION_COLOURS[place % len(_REGION_COLOURS)] for place, name in enumerate(names)}
 
 
-def _bars(lane: Lane, elapsed_ns: int, colours: Mapping[str, Colour]) -> Iterator[Bar]:
+def _bars(lane: Lane, axis_ns: int, colours: Mapping[str, Colour]) -> Iterator[Bar]:
     for span in lane.spans:
-        start, end = (min(max(moment / max(elapsed_ns, 1), 0.0), 1.0) * 100 for moment in (span.start_ns, span.end_ns))
+        start, end = (min(max(moment / max(axis_ns, 1), 0.0), 1.0) * 100 for moment in (span.start_ns, span.end_ns))
         width = max(end - start, _LEAST_WIDTH)
         yield Bar(
             left=f"{min(start, 100 - _LEAST_WIDTH):.2f}",
@@ -122,11 +123,11 @@ def _label(span: LaneSpan, width: float) -> str:
     return span.name if len(span.name) <= room else f"{span.name[: room - 1]}\u2026"
 
 
-def _ticks(elapsed_ns: int) -> Iterator[tuple[str, str]]:
+def _ticks(axis_ns: int) -> Iterator[tuple[str, str]]:
     """Four or five round times, from 0 on."""
-    step_ns = _round_step(max(elapsed_ns, 1) / _TICKS)
-    for place in range(int(elapsed_ns // step_ns) + 1):
-        percent = 100 * place * step_ns / max(elapsed_ns, 1)
+    step_ns = _round_step(max(axis_ns, 1) / _TICKS)
+    for place in range(int(axis_ns // step_ns) + 1):
+        percent = 100 * place * step_ns / max(axis_ns, 1)
         if percent <= 95:
             yield f"{percent:.2f}", "0" if place == 0 else f"{place * step_ns / 1e6:.6g} ms"
 

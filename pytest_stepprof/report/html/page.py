@@ -19,8 +19,10 @@ from pytest_stepprof.report.document import (
     Paragraph,
     Table,
     Text,
+    Tone,
     ValuesFigure,
 )
+from pytest_stepprof.report.html.chosen import MOST_DRAWN, few_pictures
 from pytest_stepprof.report.html.lanes import drawn_lanes
 from pytest_stepprof.report.html.plots import can_plot, intervals_plot, values_plot
 
@@ -39,6 +41,8 @@ _KINDS: Mapping[type, str] = {
     LanesFigure: "lanes",
 }
 _INDENT = re.compile(r" *")
+_SHORT = 15
+"""Rows of a table that leave room for what failed on the first screen."""
 
 
 def render_html(document: Document) -> str:
@@ -47,7 +51,7 @@ def render_html(document: Document) -> str:
     Plots need matplotlib (``pip install "pytest-stepprof[html]"``); without it the page says so in their place. All
     text is escaped; what would steer a terminal or hide text is shown as an escape, as everywhere.
     """
-    blocks = _verdicts_first(document.blocks)
+    blocks = few_pictures(_verdicts_first(document.blocks), _resting(document.blocks))
     page = _template().render(
         document=document,
         blocks=blocks,
@@ -56,7 +60,7 @@ def render_html(document: Document) -> str:
         plots=can_plot(),
         version=__version__,
     )
-    return re.sub(r"\n\s*\n+", "\n", page)
+    return re.sub(r"\n\s*\n+", "\n", page).lstrip()
 
 
 @cache
@@ -88,14 +92,18 @@ def shown(text: Text | str) -> str:
 
 
 def _verdicts_first(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Move the table of verdicts, with its figure, up behind the sentences that a report begins with: there is room."""
+    """Move a short table of verdicts, with all that explains it, up behind the sentences that a report begins with.
+
+    A long one stays below what failed.
+    """
     place = next((at for at, block in enumerate(blocks) if _is_verdict_table(block)), None)
-    if place is None:
+    table = None if place is None else blocks[place]
+    if place is None or not isinstance(table, Table) or len(table.rows) > _SHORT:
         return blocks
     first = place - 1 if place and isinstance(blocks[place - 1], Heading) else place
     lead = next((at for at, block in enumerate(blocks) if not isinstance(block, Paragraph)), place)
     end = place + 1
-    while end < len(blocks) and isinstance(blocks[end], IntervalsFigure):
+    while end < len(blocks) and isinstance(blocks[end], IntervalsFigure | Paragraph):
         end += 1
     return (*blocks[:lead], *blocks[place:end], *blocks[lead:first], *blocks[end:])
 
@@ -105,14 +113,20 @@ def _is_verdict_table(block: Block) -> bool:
 
 
 def _failing(blocks: Sequence[Block]) -> frozenset[str]:
-    """Return the names in the tables of verdicts whose verdict is a bad one: their parts are open from the start."""
-    rows = [
-        (row[block.headers.index("verdict")], row)
-        for block in blocks
-        if isinstance(block, Table) and _is_verdict_table(block)
-        for row in block.rows
-    ]
-    return frozenset(cell.content for verdict, row in rows if verdict.tone == "bad" for cell in row if cell.literal)
+    """Return the names of tests whose verdict is a bad one, the first ones: their parts are open from the start."""
+    return frozenset([name for name, tone in _verdicts(blocks) if tone == "bad"][:MOST_DRAWN])
+
+
+def _resting(blocks: Sequence[Block]) -> frozenset[str]:
+    return frozenset(name for name, tone in _verdicts(blocks) if tone in ("good", "plain"))
+
+
+def _verdicts(blocks: Sequence[Block]) -> Iterator[tuple[str, Tone]]:
+    """The names in the tables of verdicts, each with the tone of its verdict."""
+    for block in blocks:
+        if isinstance(block, Table) and _is_verdict_table(block):
+            column = block.headers.index("verdict")
+            yield from ((cell.content, row[column].tone) for row in block.rows for cell in row if cell.literal)
 
 
 class _Anchors(NamedTuple):
