@@ -58,16 +58,20 @@ def compare_sessions(
     known_baselines: Sequence[str] = (),
     not_selected: Callable[[TestIdentity], bool] | None = None,
     remarks: Sequence[str] = (),
+    broken: Sequence[TestComparison] = (),
 ) -> Comparison:
     """Compare every test of ``sessions`` with those of the baseline's sessions that hold it, oldest first.
 
     Several sessions are parts of one suite (``analysis.shards.as_one``). Each test is judged as it was stored, less
     ``overrides`` (see ``judged_as``). ``outputs`` maps test keys to the comparison of their outputs with the newest
-    baseline session's that holds them. See ``finish_comparison`` for the rest.
+    baseline session's that holds them. ``broken`` are tests that are not judged, because they or what is stored of them
+    broke, measured or not. See ``finish_comparison`` for the rest.
     """
     stored = histories(baseline_sessions)
+    told: dict[str, TestComparison | None] = {test.key: test for test in broken}
     tests = [
-        compare_stored(
+        told.pop(measurement.test.key, None)
+        or compare_stored(
             measurement,
             stored.get(measurement.test.key, ()),
             now_environment=session.environment,
@@ -80,6 +84,7 @@ def compare_sessions(
         for session in sessions
         for measurement in session.measurements
     ]
+    tests += [test for test in told.values() if test is not None]
     return finish_comparison(
         tests,
         [measurement for session in sessions for measurement in session.measurements],

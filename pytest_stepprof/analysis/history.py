@@ -47,6 +47,9 @@ def comparable(stored: Sequence[StoredTest], here: Environment | None = None) ->
     work as the newest one's: no counter differs of those that fail or warn. A baseline that was added to over many
     commits holds other steps, too, and one that several machines share holds other machines. ``here`` is where the
     newest session ran if it is not given; the newest one is then always among them.
+
+    Sessions of an older version know no first decile. Where the newest one does they do not count, lest all be compared
+    by their medians for ever.
     """
     if not stored:
         return ()
@@ -77,6 +80,8 @@ def cold_start_change(stored: Sequence[StoredTest], now: Measurement) -> ColdSta
 def _same_step(then: Measurement, now: Measurement) -> bool:
     """Whether two sessions measured a test under the same conditions, and the same work of it."""
     other_start = other_conditions(then, now, quality_decides=False)
+    if then.quiet_ns is None and now.quiet_ns is not None:
+        return False
     return not (other_start or other_conditions_of_time(then.scenario, now.scenario)) and _same_work(then, now)
 
 

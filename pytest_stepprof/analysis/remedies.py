@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from pytest_stepprof.analysis.advised import recording, saving
 from pytest_stepprof.analysis.conditions import other_machine
 from pytest_stepprof.analysis.history import StoredTest, comparable
 from pytest_stepprof.analysis.listing import first_few
@@ -32,7 +33,7 @@ def remedy_for(
     if test.failed_gates:
         return None
     if test.verdict == "no baseline":
-        adding = f"pytest --stepprof --stepprof-save={baseline}"
+        adding = f"pytest --stepprof {saving(baseline)}"
         return f"add it to the baseline: {adding}" if baseline_exists else f"begin the baseline: {adding}"
     if test.verdict == "not comparable":
         return _for_not_comparable(test, stored, here, baseline)
@@ -45,14 +46,12 @@ def _for_not_comparable(test: TestComparison, stored: Sequence[StoredTest], here
     """Name what is not the same, field by field, and how to make it so."""
     fields = [said.text for said in test.reasons if (said.gate, said.weight) == ("conditions", "decides")]
     if fields:
-        return (
-            f"measure as baseline '{baseline}' did ({_names(fields)}), or save a new one (--stepprof-save={baseline})"
-        )
+        return f"measure as baseline '{baseline}' did ({_names(fields)}), or save a new one ({saving(baseline)})"
     elsewhere = other_machine(stored[-1].session.environment, here) if stored else ()
     if elsewhere and not comparable(stored, here):
-        adding = f"or add a session from here to it (--stepprof-save={baseline})"
+        adding = f"or add a session from here to it ({saving(baseline)})"
         return f"measure where baseline '{baseline}' was measured ({_names(elsewhere)}), {adding}; {_AB}"
-    return f"make the outputs agree, or accept the new ones: --stepprof-save={baseline} --stepprof-update-outputs"
+    return f"make the outputs agree, or accept the new ones: {saving(baseline)} --stepprof-update-outputs"
 
 
 def _names(changes: Sequence[str]) -> str:
@@ -70,7 +69,7 @@ def _for_inconclusive(time: TimeComparison | None, sessions: int, baseline: str,
         return _AB
     seen_now = min(time.smallest_visible_ratio, LARGEST_VISIBLE)
     return (
-        f"{_AB}; after `stepprof baseline record {baseline} --sessions {more}`, in a quiet hour, one could see "
+        f"{_AB}; after `{recording(baseline, more)}`, in a quiet hour, one could see "
         f"{format_ratio(expected)}, and not only {format_ratio(seen_now)}"
     )
 

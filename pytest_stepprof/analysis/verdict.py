@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pytest_stepprof.analysis.advised import saving
 from pytest_stepprof.analysis.conditions import (
     OTHER_WEIGHTS,
     REMEDY_FOR_OTHER_WEIGHTS,
@@ -173,9 +174,9 @@ def _judged_by_gates(
 
 def _nothing_stored(baseline: str, *, exists: bool) -> Reason:
     if exists:
-        text = f"Baseline '{baseline}' has no measurement of this test: add one with --stepprof-save={baseline}."
+        text = f"Baseline '{baseline}' has no measurement of this test: add one with {saving(baseline)}."
     else:
-        text = f"There is no baseline '{baseline}': --stepprof-save={baseline} begins it."
+        text = f"There is no baseline '{baseline}': {saving(baseline)} begins it."
     return reason("conditions", "decides", text)
 
 

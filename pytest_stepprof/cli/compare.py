@@ -1,7 +1,7 @@
 """``stepprof compare``: stored sessions against a baseline, by the same function that judges under pytest."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,12 +9,12 @@ import msgspec
 from pytest_stepprof.analysis.fail_rules import FailRule, parse_fail_rule
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.cli.chosen import chosen_session, chosen_store
+from pytest_stepprof.cli.compared import broken_tests, ending_remarks, not_selected, shared_level
 from pytest_stepprof.cli.outcome import ExitCode, Outcome
 from pytest_stepprof.cli.page import add_format_options
 from pytest_stepprof.cli.reports import add_report_option, delivered, wanted_reports
 from pytest_stepprof.errors import StoreError, UsageError
 from pytest_stepprof.record.comparison import Comparison, TestComparison
-from pytest_stepprof.record.measurement import TestIdentity
 from pytest_stepprof.record.outputs import OutputComparison
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.store.baseline_changes import closest_first
@@ -90,8 +90,11 @@ def run(arguments: argparse.Namespace) -> Outcome:
     def material() -> "Material":
         return material_of(record, verbosity=max(arguments.verbose, 1))
 
-    told = (*remarks, *unreadable, *_about(comparison, store))
-    outcome = Outcome("", told, exit_code(comparison, strict=arguments.strict))
+    told = (*remarks, *unreadable, *ending_remarks(sessions, arguments.baseline), *_about(comparison, store))
+    code = exit_code(comparison, strict=arguments.strict)
+    if code == ExitCode.NOTHING_REGRESSED and any(session.status == "interrupted" for session in sessions):
+        code = ExitCode.BROKEN  # nobody knows what the rest would have said
+    outcome = Outcome("", told, code)
     return delivered(wanted, build_report(record, verbosity=arguments.verbose), material, outcome)
 
 
@@ -110,37 +113,23 @@ def _compared(
     from pytest_stepprof.measure.outputs.stored import compare_stored_outputs  # imports torch
 
     outputs: dict[str, OutputComparison] = {}
+    damaged: dict[str, str] = {}
     for session in sessions:
-        outputs |= compare_stored_outputs(store, session, others, overrides)
+        compared, unreadable = compare_stored_outputs(store, session, others, overrides)
+        outputs |= compared
+        damaged |= unreadable
     comparison = compare_sessions(
         sessions,
         baseline,
         others,
         outputs=outputs,
         overrides=overrides,
-        tests_sharing_level=max(1, _tests_in_both(sessions, others)),
+        tests_sharing_level=shared_level(sessions, baseline, others),
         known_baselines=() if others else closest_first(store.baseline_names(), baseline),
-        not_selected=_not_selected(sessions, baseline, others),
+        not_selected=not_selected(sessions, baseline, others),
+        broken=broken_tests(sessions, damaged),
     )
     return _with_where(comparison, sessions, others)
-
-
-def _not_selected(
-    sessions: Sequence[Session], baseline: str, others: Sequence[Session]
-) -> Callable[[TestIdentity], bool] | None:
-    """What pytest knew when it measured: which of this baseline's tests were left out on purpose, in all parts.
-
-    ``None`` where nothing of that was stored, or the baseline is not what it was.
-    """
-    known = {session.session_id for session in others}
-    missing: set[str] = set()
-    for session in sessions:
-        then = session.comparison
-        if then is None or then.baseline != baseline or {*then.baseline_sessions} != known:
-            return None
-        broken = {test.key for test in then.tests} - {one.test.key for one in session.measurements}
-        missing.update(then.missing, broken)
-    return lambda test: test.key not in missing
 
 
 def _with_where(comparison: Comparison, sessions: Sequence[Session], others: Sequence[Session]) -> Comparison:
@@ -203,7 +192,14 @@ def _chosen_sessions(store: Store, names: Sequence[str]) -> tuple[tuple[Session,
             f"session {left_over[0]} was never stored, because its process ended too early, and its results are not "
             "there: expected one that is. `stepprof show` shows what it had measured."
         )
-    chosen = [chosen_session(store, name) for name in dict.fromkeys(names)] or [chosen_session(store, None)]
+    if not names:
+        session, unreadable = chosen_session(store, None)
+        if unreadable:  # an older one in its place would be judged as if it were of now
+            raise StoreError(
+                f"{' '.join(unreadable)} Or name the session to compare: stepprof compare BASELINE SESSION."
+            )
+        return (session,), ()
+    chosen = [chosen_session(store, name) for name in dict.fromkeys(names)]
     return as_one([session for session, _ in chosen]), tuple(remark for _, remarks in chosen for remark in remarks)
 
 
@@ -233,8 +229,3 @@ def _others(stored: Sequence[Session], sessions: Sequence[Session], baseline: st
             "compare it with: measure again, or name another session: stepprof compare BASELINE SESSION."
         )
     return others
-
-
-def _tests_in_both(sessions: Sequence[Session], others: Sequence[Session]) -> int:
-    known = {measurement.test.key for stored in others for measurement in stored.measurements}
-    return sum(measurement.test.key in known for session in sessions for measurement in session.measurements)

@@ -9,6 +9,7 @@ import pytest
 
 import pytest_stepprof
 from pytest_stepprof.analysis.labels import printable
+from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.errors import StoreError
 from pytest_stepprof.measure.conditions import torch_facts
 from pytest_stepprof.measure.outputs.taking import TakenOutputs
@@ -30,7 +31,8 @@ from pytest_stepprof.store.environment import collect_environment
 from pytest_stepprof.store.git import commit_facts
 from pytest_stepprof.store.waiting import WaitingPayloads
 
-WIDTH_OF_A_FILE = 120
+_MISSING_NAMED = 5
+WIDTH_OF_A_FILE = 160
 """Columns of the report where nobody's window limits it."""
 
 
@@ -108,6 +110,18 @@ class Ending:
         self._end_journal(stored=self._stored_at is not None or not measured)
         if self._reports:
             self._report(session, record)
+
+    def finish_check(self, session: pytest.Session, not_selected: Callable[[TestIdentity], bool]) -> None:
+        """Name the baseline's tests whose results could not be checked; where the person is strict, they fail."""
+        comparison = self._verdicts.record((), self.session_id, not_selected)
+        if comparison is None:
+            return
+        faults = self._verdicts.strict_faults(comparison)
+        for fault in faults:
+            self._refuse(session, f"strict: {fault}")
+        if comparison.missing_tests and not faults:
+            named = first_few([test.node_id for test in comparison.missing_tests], _MISSING_NAMED)
+            self._lines.append((f"stepprof: missing, though the baseline holds it: {named}", False))
 
     def show(self, terminalreporter: "pytest.TerminalReporter") -> None:
         """Show the report, and whatever else has to be said at the end."""

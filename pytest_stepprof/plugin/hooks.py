@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _take_baton(config)  # where this plugin came too late to do so before
     _refuse_what_cannot_be(config)
     player = config.stash.get(PLAYER_KEY, None)
-    measuring = player is not None or (bool(config.getoption("stepprof")) and not _shares_the_machine(config))
+    measuring = player is not None or (bool(config.getoption("stepprof")) and not shares_the_machine(config))
     if measuring and config.pluginmanager.hasplugin("benchmark"):
         from pytest_stepprof.plugin import fixture_with_benchmark as fixture_module
     else:
@@ -80,14 +80,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(session, "stepprof-session")
 
 
-def _shares_the_machine(config: pytest.Config) -> bool:
+def shares_the_machine(config: pytest.Config) -> bool:
     """Whether pytest-xdist runs tests side by side, seen from a worker or from the controller."""
     return hasattr(config, "workerinput") or config.getoption("dist", "no") != "no"
 
 
 def leaves_tests_to_workers(config: pytest.Config) -> bool:
     """Whether this process is pytest-xdist's controller, which runs no test itself."""
-    return _shares_the_machine(config) and not hasattr(config, "workerinput")
+    return shares_the_machine(config) and not hasattr(config, "workerinput")
 
 
 def _refuse_what_cannot_be(config: pytest.Config) -> None:
@@ -98,7 +98,7 @@ def _refuse_what_cannot_be(config: pytest.Config) -> None:
     for name in ("baseline", "save", "dir"):
         if config.getoption(f"stepprof_{name}") == "":  # a variable that is not set: nobody means to switch it off
             raise pytest.UsageError(f"--stepprof-{name} is empty; expected a name")
-    if PLAYER_KEY in config.stash and _shares_the_machine(config):
+    if PLAYER_KEY in config.stash and shares_the_machine(config):
         raise pytest.UsageError("stepprof ab measures one test at a time; pytest-xdist shares the machine: use -n0")
     if config.getoption("stepprof_update_outputs") and not config.getoption("stepprof_save"):
         raise pytest.UsageError("--stepprof-update-outputs accepts results into a baseline; add --stepprof-save=NAME")
@@ -112,7 +112,7 @@ def _refuse_without_measuring(config: pytest.Config, option: str, meaning: str) 
         return
     if not config.getoption("stepprof"):
         raise pytest.UsageError(f"{meaning}; add --stepprof")
-    if _shares_the_machine(config):
+    if shares_the_machine(config):
         raise pytest.UsageError(f"{meaning}; pytest-xdist shares the machine: use -n0")
 
 
@@ -206,7 +206,7 @@ def marker_keywords(item: pytest.Item) -> dict[str, Any]:
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     """Say once that nothing was measured under pytest-xdist."""
     config = terminalreporter.config
-    if config.getoption("stepprof") and _shares_the_machine(config):
+    if config.getoption("stepprof") and shares_the_machine(config):
         terminalreporter.write_line(
             "stepprof: nothing was measured, every test ran once"
             + (" and its result was checked" if config.getoption("stepprof_baseline") else "")

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
+from pytest_stepprof.analysis.advised import saving
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.analysis.quality import quality_text
@@ -104,7 +105,7 @@ def not_comparable_line(baseline: str, node_ids: Sequence[str]) -> str:
     return (
         f"the baseline '{printable(baseline)}' stays as it is, because it holds other starts or batches of "
         f"{first_few(node_ids, 3)}, whose results cannot be compared with it. If they are the right ones, accept them: "
-        f"--stepprof --stepprof-save={printable(baseline)} --stepprof-update-outputs."
+        f"--stepprof {printable(saving(baseline))} --stepprof-update-outputs."
     )
 
 

@@ -54,8 +54,7 @@ class StepprofSession:
         self._verdicts = Verdicts(config, self._store)
         self._ending = Ending(config, self._store, self._verdicts)
         self._selection = Selection(config)
-        if measuring:
-            config.pluginmanager.register(self._selection, "stepprof-selection")
+        config.pluginmanager.register(self._selection, "stepprof-selection")
         self._live = LiveLine(config)
         self._measured: dict[str, MeasuredStep] = {}
         self._did_not_pass: dict[str, str] = {}
@@ -219,7 +218,12 @@ class StepprofSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Store what was measured; add it to the baseline when that was asked for and everything passed; report."""
-        if self._measuring and not session.config.option.collectonly:
+        if session.config.option.collectonly:
+            return
+        if not self._measuring:
+            if not hooks.shares_the_machine(self._config):  # else each process has seen a part of the tests only
+                self._ending.finish_check(session, self._not_there)
+        else:
             self._ending.finish(
                 session,
                 self._measured,
@@ -227,6 +231,10 @@ class StepprofSession:
                 status="interrupted" if self._interrupted else status_of(exitstatus),
                 not_selected=self._selection.not_selected,
             )
+
+    def _not_there(self, test: TestIdentity) -> bool:
+        """Whether a test without a checked result is not one of those that are missing."""
+        return self._selection.not_selected(test) or test.key in self._did_not_pass
 
     def pytest_unconfigure(self) -> None:
         """Let go of what waited, however the session ended."""

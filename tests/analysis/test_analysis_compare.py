@@ -101,7 +101,7 @@ def test_unchanged_code_is_inconclusive_and_says_what_could_have_been_seen() -> 
     assert (found.verdict, found.failed_gates, found.counters, found.outputs) == ("inconclusive", (), (), _EQUAL)
     assert _texts(found, "time") == [
         "Neither a slowdown above 1 % nor the absence of one above 5 % shows: 2.00 ms/step before, 2.00 ms/step now, "
-        "1.00x; the ratio of times lies between 0.535 and 1.87, could have seen 1.89x slower (level 1 %; stated noise "
+        "1.00x; interval 1.87x faster to 1.87x slower, could have seen 1.89x slower (level 1 %; stated noise "
         "of one session, 19 % (two shared cores))."
     ]
     assert _weights(found, "time") == ["decides"]

@@ -10,7 +10,7 @@ from sample_records import sample_measurement, sample_session
 from pytest_stepprof.cli.compare import exit_code
 from pytest_stepprof.cli.main import main
 from pytest_stepprof.measure.outputs.taking import take_outputs
-from pytest_stepprof.record.comparison import Comparison, TestComparison
+from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison
 from pytest_stepprof.record.quality import QualityValue
 from pytest_stepprof.record.settings import JudgeSettings, PathTolerance
 from pytest_stepprof.record.window import Counter
@@ -277,14 +277,77 @@ def test_all_sessions_of_a_baseline_are_behind_the_verdict_of_time(store, capsys
     assert (code, test["time"]["baseline_medians_ns"]) == (0, [1_900_000.0, 2_000_000.0, 2_100_000.0])
 
 
-def test_a_missing_payload_is_an_error(store, capsys):
+def test_a_missing_payload_is_an_error_of_its_test_and_the_others_are_judged(store, capsys):
+    both = measured(key="a"), measured(output=2.0, key="b")
+    saved(store, BASE, *both, baseline="main")
+    saved(store, HEAD, *both)
+    (sha256,) = both[1][1]
+    next((store.directory / "payloads").glob(f"{sha256}*")).unlink()
+    code, out, _ = compared(store, capsys, "main")
+    assert code == 3
+    assert "the stored outputs" in out
+    assert "2 tests: 1 error" in out or "1 of 2 tests failed" in out
+    assert " inconclusive " in out
+
+
+def judged_then(baseline="main", tests=(), sharing=1):
+    """What a session stored about the comparison that was made when it was measured."""
+    return Comparison(
+        baseline=baseline, baseline_sessions=(BASE,), tests_sharing_level=sharing, tests=tests, missing=()
+    )
+
+
+def broke(key):
+    reasons = (Reason(gate="conditions", weight="decides", text="The test failed after its step was measured."),)
+    return TestComparison(
+        key=key, node_id=key, verdict="error", reasons=reasons, outputs=None, counters=(), time=None, failed_gates=()
+    )
+
+
+@pytest.mark.parametrize("was_measured", [True, False], ids=["after", "before"])
+def test_a_test_that_broke_when_it_was_measured_is_no_pass_later(store, capsys, was_measured):
+    saved(store, BASE, measured(key="a"), measured(key="b"), baseline="main")
+    there = (measured(key="a"), measured(key="b")) if was_measured else (measured(key="b"),)
+    saved(store, HEAD, *there, comparison=judged_then(tests=(broke("a"),)), status="failed")
+    code, out, _ = compared(store, capsys, "main")
+    assert code == 3
+    assert "The test failed after its step was measured." in out
+    assert "missing" not in out
+
+
+def test_a_session_that_failed_without_a_baseline_says_what_is_not_known(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(), status="failed")
+    code, _, err = compared(store, capsys, "main")
+    assert code == 0
+    assert "failed when it was measured, and which test failed is not stored" in err
+
+
+def test_an_interrupted_session_is_no_pass(store, capsys):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(), status="interrupted")
+    code, _, err = compared(store, capsys, "main")
+    assert code == 3
+    assert "was interrupted: what it did not reach is not compared" in err
+
+
+@pytest.mark.parametrize(("baseline", "sharing"), [("main", 7), ("other", 1)])
+def test_the_level_is_shared_as_it_was_when_the_tests_were_selected(store, capsys, baseline, sharing):
+    saved(store, BASE, measured(), baseline="main")
+    saved(store, HEAD, measured(), comparison=judged_then(baseline=baseline, sharing=7))
+    _, out, _ = compared(store, capsys, "main", "--report", "json")
+    assert json.loads(out)["comparison"]["tests_sharing_level"] == sharing
+
+
+def test_an_older_session_does_not_stand_in_for_a_newest_one_that_cannot_be_read(store, capsys):
     saved(store, BASE, measured(), baseline="main")
     saved(store, HEAD, measured())
-    for file in (store.directory / "payloads").iterdir():
-        file.unlink()
+    newest = HEAD.replace("20240301", "20240302")
+    (store.directory / "sessions" / f"{newest}.json").write_text("", encoding="utf-8")
     code, _, err = compared(store, capsys, "main")
     assert code == 2
-    assert "the stored outputs" in err
+    assert "Or name the session to compare" in err
+    assert compared(store, capsys, "main", HEAD)[0] == 0
 
 
 def test_a_tolerance_accepts_another_result(store, capsys):

@@ -151,3 +151,25 @@ def test_a_misspelt_baseline_is_told_first_and_last_with_the_likeliest_name_firs
     assert (comparison["compared"], comparison["known_baselines"]) == ("no baseline", ["main", "another"])
     assert {test["standing"] for test in comparison["tests"]} == {"no baseline"}
     assert saved.measure("--stepprof-baseline=mian", "--stepprof-strict").ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ((), pytest.ExitCode.OK, "stepprof: missing, though the baseline holds it: test_second.py::test_second"),
+        (("--stepprof-strict",), pytest.ExitCode.TESTS_FAILED, "strict: missing, though the baseline holds it"),
+        (("--stepprof-strict", "test_first.py"), pytest.ExitCode.OK, None),
+        (("--stepprof-strict", "-k", "one"), pytest.ExitCode.OK, None),
+    ],
+    ids=["told", "strict", "not asked for", "deselected"],
+)
+def test_a_session_that_checks_results_only_misses_tests_too(saved, arguments, code, told):
+    saved.write(test_second="def test_plain(): pass")
+    if "test_first.py" in arguments or "-k" in arguments:
+        saved.write(test_second=SECOND)
+
+    result = saved.pytester.runpytest("--stepprof-baseline=main", *arguments)
+
+    assert result.ret == code
+    text = saved.text(result)
+    assert told in text if told else "missing, though" not in text
