@@ -2,6 +2,7 @@
 
 import argparse
 
+from pytest_stepprof.analysis.busy import busy_text
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.cli.baseline_tests import test_blocks
 from pytest_stepprof.cli.chosen import chosen_store, unfinished_remarks
@@ -65,7 +66,9 @@ def baseline_document(name: str, sessions: tuple[Session, ...]) -> Document:
         rows=tuple(_session_row(session) for session in sessions),
         alignments=("left", "left", "left", "right"),
     )
-    return Document(title=Text(f"baseline '{name}'"), blocks=(table, *test_blocks(sessions)))
+    busy = busy_text([measurement for session in sessions for measurement in session.measurements])
+    told = () if busy is None else (Paragraph(Text(busy, tone="attention")),)
+    return Document(title=Text(f"baseline '{name}'"), blocks=(table, *test_blocks(sessions), *told))
 
 
 def stored_baseline(store: Store, name: str) -> tuple[tuple[Session, ...], tuple[str, ...]]:

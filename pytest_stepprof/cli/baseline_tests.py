@@ -96,5 +96,5 @@ def _explained(tests: int) -> str:
     sharing = "the error level is one test's" if tests == 1 else f"{counted(tests, 'test')} share the error level"
     return (
         f"could see: the slowdown from which one more session would be called regressed; {sharing}. Comparable are "
-        "sessions of the same machine, conditions and work. `stepprof ab` sees far less than that."
+        "sessions of the same machine, conditions and work. `stepprof ab` sees far smaller slowdowns."
     )

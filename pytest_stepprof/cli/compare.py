@@ -92,6 +92,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
 
     told = (*remarks, *unreadable, *ending_remarks(sessions, arguments.baseline), *_about(comparison, store))
     code = exit_code(comparison, strict=arguments.strict)
+    if code == ExitCode.REGRESSED and exit_code(comparison, strict=False) == ExitCode.NOTHING_REGRESSED:
+        told += ("strict: no gate failed, but a test is not judged, new or missing",)
     if code == ExitCode.NOTHING_REGRESSED and any(session.status == "interrupted" for session in sessions):
         code = ExitCode.BROKEN  # nobody knows what the rest would have said
     outcome = Outcome("", told, code)

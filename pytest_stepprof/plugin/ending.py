@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 import pytest_stepprof
+from pytest_stepprof.analysis.busy import busy_text
 from pytest_stepprof.analysis.labels import printable
 from pytest_stepprof.analysis.listing import first_few
 from pytest_stepprof.errors import StoreError
 from pytest_stepprof.measure.conditions import torch_facts
 from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.measure.phases import MeasuredStep
-from pytest_stepprof.plugin.joining import not_comparable_line, poor_baseline_lines
+from pytest_stepprof.plugin.joining import not_comparable_line
 from pytest_stepprof.plugin.journaling import Journaling
 from pytest_stepprof.plugin.places import short_path
 from pytest_stepprof.plugin.reports import Reports
@@ -25,6 +26,7 @@ from pytest_stepprof.record.report import ReportRecord
 from pytest_stepprof.record.session import Session, SessionStatus
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.recording import report_record
+from pytest_stepprof.report.rendering import WIDTH_OF_A_FILE
 from pytest_stepprof.report.terminal import render_terminal
 from pytest_stepprof.store.directory import Store
 from pytest_stepprof.store.environment import collect_environment
@@ -32,8 +34,6 @@ from pytest_stepprof.store.git import commit_facts
 from pytest_stepprof.store.waiting import WaitingPayloads
 
 _MISSING_NAMED = 5
-WIDTH_OF_A_FILE = 160
-"""Columns of the report where nobody's window limits it."""
 
 
 class Ending:
@@ -182,7 +182,8 @@ class Ending:
             return
         self._store.append_to_baseline(baseline, record)
         self._lines.append((f"stepprof: added to the baseline '{printable(baseline)}'", False))
-        self._lines += poor_baseline_lines(record.measurements)
+        if (busy := busy_text(record.measurements)) is not None:
+            self._lines.append((f"stepprof: {busy}", True))
         self._lines += [
             (f"stepprof: added without comparing its result: {node_id} (not comparable)", True) for node_id in unchecked
         ]

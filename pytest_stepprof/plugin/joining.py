@@ -12,10 +12,8 @@ from pytest_stepprof.measure.outputs.stored import stored_payload
 from pytest_stepprof.measure.outputs.summary import summarize_leaves
 from pytest_stepprof.measure.outputs.taking import TakenOutputs
 from pytest_stepprof.record.comparison import TestComparison
-from pytest_stepprof.record.measurement import Measurement
 from pytest_stepprof.record.outputs import OutputComparison, OutputMismatch, StoredOutputs
 from pytest_stepprof.record.settings import GateMode
-from pytest_stepprof.report.quantities import counted
 from pytest_stepprof.store.directory import Store
 
 LEAVES_SHOWN = 20
@@ -107,17 +105,3 @@ def not_comparable_line(baseline: str, node_ids: Sequence[str]) -> str:
         f"{first_few(node_ids, 3)}, whose results cannot be compared with it. If they are the right ones, accept them: "
         f"--stepprof {printable(saving(baseline))} --stepprof-update-outputs."
     )
-
-
-def poor_baseline_lines(measurements: tuple[Measurement, ...]) -> list[tuple[str, bool]]:
-    """Say at once, and not at the first comparison, that a baseline was measured on a busy machine."""
-    busy = sum(any(notice.code == "busy machine" for notice in one.notices) for one in measurements)
-    if not busy:
-        return []
-    return [
-        (
-            f"stepprof: {busy} of {counted(len(measurements), 'test')} waited for a core: times compared with this "
-            "baseline will see little. Add a session from a quieter machine, or with OMP_NUM_THREADS=1.",
-            True,
-        )
-    ]

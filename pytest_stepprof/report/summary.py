@@ -39,7 +39,7 @@ def summary(comparison: Comparison | None) -> Text:
 
 def _lead(tests: Sequence[TestComparison]) -> str:
     failures = sum(map(failed, tests))
-    return f"{failures} of {counted(len(tests), 'test')} failed" if failures else "no test failed"
+    return f"{failures} of {counted(len(tests), 'test')} failed" if failures else "no gate failed"
 
 
 def _counts(tests: Sequence[TestComparison]) -> Iterator[str]:

@@ -71,7 +71,9 @@ def _reading(path: Path, missing: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StoreError(f"{missing}: no file {path}. Is --stepprof-dir the right one?") from error
+        raise StoreError(
+            f"{missing}: no file {path}. Is the folder the right one (--stepprof-dir of pytest, --dir of stepprof)?"
+        ) from error
     except OSError as error:
         raise StoreError(cannot("read", path, error)) from error
     except MemoryError as error:

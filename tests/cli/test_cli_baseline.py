@@ -8,6 +8,7 @@ from pytest_stepprof.analysis.history import session_time
 from pytest_stepprof.analysis.time_verdict import compare_time
 from pytest_stepprof.analysis.units import format_visible
 from pytest_stepprof.cli.main import main
+from pytest_stepprof.record.notice import Notice
 from pytest_stepprof.record.settings import JudgeSettings
 from pytest_stepprof.store.directory import Store
 
@@ -192,3 +193,13 @@ def test_a_name_that_is_none(store, capsys):
     code, _, err = told(store, capsys, "show", " ")
     assert code == 2
     assert "a baseline needs a name" in err
+
+
+def test_a_baseline_from_a_busy_machine_says_so(store, capsys):
+    busy = sample_measurement(notices=(Notice(code="busy machine", message="busy", remedy="wait"),))
+    session = sample_session(session_id=SECOND.replace("20240301", "20240302"), measurements=(busy,))
+    store.save_session(session, {})
+    store.append_to_baseline("busy", session)
+    _, out, _ = told(store, capsys, "show", "busy")
+    assert "1 of 1 measurement waited for a core: times compared with this baseline will see little" in out
+    assert "waited for a core" not in told(store, capsys, "show", "main")[1]

@@ -193,7 +193,9 @@ def test_sessions_of_one_commit_with_different_tests_are_compared_as_one(store, 
     assert "t.py::c" in said
     assert compared(store, capsys, "main", SHARD)[0] == 1
     assert compared(store, capsys, "main", HEAD)[0] == 0
-    assert compared(store, capsys, "main", HEAD, "--strict")[0] == 1  # t.py::b and t.py::c are missing
+    code, _, err = compared(store, capsys, "main", HEAD, "--strict")
+    assert code == 1  # t.py::b and t.py::c are missing
+    assert "strict: no gate failed, but a test is not judged, new or missing" in err
 
 
 @pytest.mark.parametrize(

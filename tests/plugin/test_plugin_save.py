@@ -246,4 +246,4 @@ def test_a_baseline_from_a_busy_machine_says_so_when_it_is_saved(project, monkey
     assert result.ret == pytest.ExitCode.OK
     text = project.text(result)
     assert "that can explain up to 99 % of the median step" in text
-    assert "stepprof: 1 of 1 test waited for a core: times compared with this baseline will see little." in text
+    assert "stepprof: 1 of 1 measurement waited for a core: times compared with this baseline will see little." in text

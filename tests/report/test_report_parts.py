@@ -41,14 +41,14 @@ MOVED = ("conditions", "decides", "cpu model: A -> B")
 @pytest.mark.parametrize(
     ("tests", "changes", "sentence"),
     [
-        ((CALM,), {}, "Compared with baseline 'main' (2 sessions): no test failed; 1 not regressed."),
+        ((CALM,), {}, "Compared with baseline 'main' (2 sessions): no gate failed; 1 not regressed."),
         ((SLOW, CALM), {}, "Compared with baseline 'main' (2 sessions): 1 of 2 tests failed; 1 not regressed."),
         ((SLOW,), {"baseline_sessions": ("one",)}, "Compared with baseline 'main' (1 session): 1 of 1 test failed."),
         (
             (CALM, one("a", "regressed"), one("b", "inconclusive"), one("c", "no baseline",
                                                                                  standing="new test")),
             {"missing": ("gone",)},
-            "no test failed; 1 regressed where no gate fails, 1 inconclusive, 1 new, 1 not regressed; "
+            "no gate failed; 1 regressed where no gate fails, 1 inconclusive, 1 new, 1 not regressed; "
             "1 test of the baseline was not measured.",
         ),
         (
