@@ -84,7 +84,7 @@ def test_the_json_report_says_in_another_process_what_the_terminal_said(saved):
     result = saved.measure("--stepprof-baseline=main", "-v", *reports("json:a.json"))
 
     record = msgspec.json.decode(content(saved, "a.json"), type=ReportRecord)
-    text = render_terminal(build_report(record, verbosity=1), width=120, colour=False)
+    text = render_terminal(build_report(record, verbosity=1), width=160, colour=False)
     lines = [line for line in text.splitlines() if line.strip()]
     assert len(lines) > 20
     assert saved.in_order(result, *lines)
