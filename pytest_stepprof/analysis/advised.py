@@ -13,7 +13,6 @@ def saving(baseline: str) -> str:
 
 def recording(baseline: str, sessions: int) -> str:
     """Return the command that adds several fresh sessions to a baseline."""
-    many = ["--sessions", str(sessions)]
-    # A name that begins with a dash would be taken for an option.
-    rest = [*many, "--", baseline] if baseline.startswith("-") else [baseline, *many]
-    return shlex.join(["stepprof", "baseline", "record", *rest])
+    if baseline.startswith("-"):  # it would be taken for an option, and what stands behind -- is pytest's
+        return f"for n in $(seq {sessions}); do pytest --stepprof {saving(baseline)}; done"
+    return shlex.join(["stepprof", "baseline", "record", baseline, "--sessions", str(sessions)])

@@ -143,4 +143,10 @@ def _left_out(
         return ()
     newest = ", the newest one among them" if counting[-1] is not stored[-1] else ""
     text = f"{counted(left_out, 'session')} of {len(stored)} {'does' if left_out == 1 else 'do'} not count{newest}: "
-    return (reason("time", "informs", f"{text}measured elsewhere, under other conditions, or of other work."),)
+    return (
+        reason(
+            "time",
+            "informs",
+            f"{text}measured elsewhere, under other conditions, of other work, or by an older version.",
+        ),
+    )

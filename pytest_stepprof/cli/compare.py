@@ -90,12 +90,13 @@ def run(arguments: argparse.Namespace) -> Outcome:
     def material() -> "Material":
         return material_of(record, verbosity=max(arguments.verbose, 1))
 
-    told = (*remarks, *unreadable, *ending_remarks(sessions, arguments.baseline), *_about(comparison, store))
+    badly_ended = tuple(ending_remarks(sessions, arguments.baseline))
+    told = (*remarks, *unreadable, *badly_ended, *_about(comparison, store))
     code = exit_code(comparison, strict=arguments.strict)
     if code == ExitCode.REGRESSED and exit_code(comparison, strict=False) == ExitCode.NOTHING_REGRESSED:
         told += ("strict: no gate failed, but a test is not judged, new or missing",)
-    if code == ExitCode.NOTHING_REGRESSED and any(session.status == "interrupted" for session in sessions):
-        code = ExitCode.BROKEN  # nobody knows what the rest would have said
+    if code == ExitCode.NOTHING_REGRESSED and badly_ended:
+        code = ExitCode.BROKEN  # what broke, or was not reached, might have said something else
     outcome = Outcome("", told, code)
     return delivered(wanted, build_report(record, verbosity=arguments.verbose), material, outcome)
 

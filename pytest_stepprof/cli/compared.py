@@ -1,6 +1,6 @@
 """What stored sessions say of themselves, which a comparison made later has to go by as the one of then did."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from pytest_stepprof.record.comparison import Comparison, Reason, TestComparison
 from pytest_stepprof.record.measurement import TestIdentity
@@ -26,9 +26,13 @@ def shared_level(sessions: Sequence[Session], baseline: str, others: Sequence[Se
     A test that was selected and then not measured shares it: else a skip would make the others' verdicts sharper.
     """
     known = {measurement.test.key for stored in others for measurement in stored.measurements}
-    counted = sum(one.test.key in known for session in sessions for one in session.measurements)
-    fixed = sum(then.tests_sharing_level for session in sessions if (then := _same_baseline(session, baseline)))
-    return max(1, counted, fixed)
+    return max(1, sum(_share(session, baseline, known) for session in sessions))
+
+
+def _share(session: Session, baseline: str, known: Set[str]) -> int:
+    counted = sum(one.test.key in known for one in session.measurements)
+    then = _same_baseline(session, baseline)
+    return counted if then is None else max(counted, then.tests_sharing_level)
 
 
 def not_selected(

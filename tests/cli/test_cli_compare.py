@@ -317,11 +317,11 @@ def test_a_test_that_broke_when_it_was_measured_is_no_pass_later(store, capsys, 
     assert "missing" not in out
 
 
-def test_a_session_that_failed_without_a_baseline_says_what_is_not_known(store, capsys):
+def test_a_session_that_failed_without_a_baseline_is_no_pass_because_nobody_knows_what_broke(store, capsys):
     saved(store, BASE, measured(), baseline="main")
     saved(store, HEAD, measured(), status="failed")
     code, _, err = compared(store, capsys, "main")
-    assert code == 0
+    assert code == 3
     assert "failed when it was measured, and which test failed is not stored" in err
 
 

@@ -108,7 +108,7 @@ def test_pytest_and_the_compare_command_say_the_same(saved, monkeypatch):
     assert by_command["before"] == under_pytest["before"]
 
 
-def test_a_test_that_broke_is_an_error_under_pytest_and_missing_for_the_compare_command(saved, monkeypatch):
+def test_a_test_that_broke_is_an_error_under_pytest_and_for_the_compare_command(saved, monkeypatch):
     saved.write(test_it=STEP.format(scale=1.0).replace("stepprof(lambda: torch.ones(3) + 1)", "assert False"))
     monkeypatch.chdir(saved.pytester.path)
 
@@ -116,9 +116,11 @@ def test_a_test_that_broke_is_an_error_under_pytest_and_missing_for_the_compare_
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "1 of 2 tests failed" in content(saved, "a.txt")
-    assert main(["compare", "main", "--strict", "--report", "json:b.json"]) == 1
+    assert main(["compare", "main", "--strict", "--report", "json:b.json"]) == 3
     comparison = json.loads(content(saved, "b.json"))["comparison"]
-    assert (comparison["missing"], comparison["not_selected"]) == (["test_it.py::test_other"], 0)
+    assert (comparison["missing"], comparison["not_selected"]) == ([], 0)
+    verdicts = {test["node_id"]: test["verdict"] for test in comparison["tests"]}
+    assert verdicts["test_it.py::test_other"] == "error"
 
 
 def test_reports_of_a_session_in_which_nothing_was_measured_say_what_broke_and_what_is_missing(saved):
