@@ -42,8 +42,7 @@ def finish_comparison(
     newest = {one.test.key: one for session in baseline_sessions for one in session.measurements}
     there = {one.test.key for one in measured} | {test.key for test in judged}
     gone = [one for key, one in sorted(newest.items()) if key not in there]
-    left_out = [one for one in gone if not_selected is not None and not_selected(one.test)]
-    missing = [one for one in gone if one not in left_out]
+    missing = [one for one in gone if not_selected is None or not not_selected(one.test)]
     added = [one for one in measured if one.test.key not in newest]
     now_called, once_called = likely_renames(missing, added), likely_renames(added, missing)
     return Comparison(
@@ -55,7 +54,7 @@ def finish_comparison(
         compared=_compared(judged, exists=bool(baseline_sessions)),
         sessions=tuple(sessions),
         missing_tests=tuple(missing_test(one.test, now_called.get(one.test.key)) for one in missing),
-        not_selected=len(left_out),
+        not_selected=len(gone) - len(missing),
         known_baselines=() if baseline_sessions else tuple(known_baselines),
         remarks=tuple(remarks),
     )

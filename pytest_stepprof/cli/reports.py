@@ -29,7 +29,6 @@ _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 _DATA: tuple[Format, ...] = ("json", "action-benchmark")
 _ONLY_FILES: tuple[Format, ...] = ("html",)
-_UNCUT: tuple[Format, ...] = ("html", "terminal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,9 @@ def delivered(
     """
     if not wanted:
         return replace(outcome, text=render(document, markdown=False))
-    made = _with_place_of_whole(material(), wanted)
+    from pytest_stepprof.report.material import naming_the_whole
+
+    made = naming_the_whole(material(), wanted.files)
     for report_format, path in wanted.files:
         outcome = _tried(outcome, str(path), partial(_write_file, report_format, path, made))
     if wanted.github:
@@ -123,12 +124,6 @@ def _place(wanted: ReportRequest, session_id: str | None) -> Path:
     if not _SESSION_NAME.fullmatch(session_id):
         raise StoreError(f"the session is called {session_id!a}, which no file's name can hold: leave out {_SESSION}.")
     return Path(path.replace(_SESSION, session_id))
-
-
-def _with_place_of_whole(material: "Material", wanted: WantedReports) -> "Material":
-    """Let a report that has to be cut name the one that is not."""
-    whole = next((path for report_format, path in wanted.files if report_format in _UNCUT), None)
-    return material if whole is None or material.elsewhere else replace(material, elsewhere=f"in {whole.name}")
 
 
 def _rendered(report_format: Format, material: "Material") -> str:

@@ -1,6 +1,5 @@
 """Reports beside the one on the terminal: ``--stepprof-report=FORMAT:PATH``, checked first and written last."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 _SESSION = "{session}"
 _SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-_SUMMARY_LIMIT_BYTES = 900 * 1024
-_UNCUT: tuple[Format, ...] = ("html", "terminal")
 
 
 class Reports:
@@ -60,10 +57,10 @@ class Reports:
 
         One that cannot be written is said, and keeps nobody from the others.
         """
-        from pytest_stepprof.report.material import material_of
+        from pytest_stepprof.report.material import material_of, naming_the_whole
 
         try:
-            material = self._with_place_of_whole(material_of(record, verbosity=self._verbosity))
+            material = naming_the_whole(material_of(record, verbosity=self._verbosity), self._files)
         except Exception as error:  # a fault of ours costs the reports, not the session
             yield self._failure(_own_fault(error))
             return
@@ -81,11 +78,6 @@ class Reports:
         else:
             yield self._failure(f"{_SUMMARY_VARIABLE} is not set, expected a job of GitHub Actions")
         yield from ((line, False) for line in annotations(material))
-
-    def _with_place_of_whole(self, material: "Material") -> "Material":
-        """Let a report that has to be cut name the one that is not."""
-        whole = next((path for report_format, path in self._files if report_format in _UNCUT), None)
-        return material if whole is None else dataclasses.replace(material, elsewhere=f"in {whole.name}")
 
     def _tried(self, name: str, path: Path, write: Callable[[], None]) -> tuple[str, bool]:
         try:
@@ -112,10 +104,10 @@ def _write(report_format: Format, path: Path, material: "Material") -> None:
 
 
 def _add_to_summary(path: Path, material: "Material") -> None:
-    from pytest_stepprof.report.github import step_summary
+    from pytest_stepprof.report.github import SUMMARY_LIMIT_BYTES, step_summary
 
-    text = step_summary(material, summary_room_bytes(path, _SUMMARY_LIMIT_BYTES))
-    if not text or not append_step_summary(path, text, _SUMMARY_LIMIT_BYTES):
+    text = step_summary(material, summary_room_bytes(path, SUMMARY_LIMIT_BYTES))
+    if not text.strip() or not append_step_summary(path, text, SUMMARY_LIMIT_BYTES):
         raise UsageError(f"the job's summary {path.name} has no room left for this report (900 KiB in all)")
 
 

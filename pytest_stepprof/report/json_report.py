@@ -50,7 +50,7 @@ def read_report(data: bytes, path: Path) -> ReportRecord:
     Raises:
         StoreError: the data are damaged, of another shape or a newer version, or hold such a number; names ``path``.
     """
-    record = decode(data, ReportRecord, path)
+    record = decode(data, ReportRecord, path, what_to_do="Expected what --report json:FILE writes.")
     if not record.sessions:
         raise StoreError(f"{path} is a report without a session, expected at least one: write the report again.")
     for session in record.sessions:

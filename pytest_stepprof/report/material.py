@@ -1,7 +1,8 @@
 """What the writers of reports work on: the Document for people, and the records for programs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from pytest_stepprof.record.base import Record
 from pytest_stepprof.record.comparison import Comparison
@@ -12,6 +13,7 @@ from pytest_stepprof.record.report import ReportRecord
 from pytest_stepprof.record.session import Session
 from pytest_stepprof.report.build import build_report
 from pytest_stepprof.report.document import Document
+from pytest_stepprof.report.formats import Format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,16 @@ class Material:
     commits: tuple[str | None, str | None] = (None, None)
     when_utc: str = ""
     elsewhere: str = ""
+
+
+_UNCUT: tuple[Format, ...] = ("html", "terminal")
+"""Formats that hold all of a report, whatever its length, for people."""
+
+
+def naming_the_whole(material: Material, files: Iterable[tuple[Format, Path]]) -> Material:
+    """Let a report that has to be cut name the one among ``files`` that is not, if there is one."""
+    whole = next((path for report_format, path in files if report_format in _UNCUT), None)
+    return material if whole is None or material.elsewhere else replace(material, elsewhere=f"in {whole.name}")
 
 
 def material_of(record: ReportRecord, *, verbosity: int = 1, reasons_in_full: bool = True) -> Material:

@@ -64,25 +64,25 @@ def encode_line(record: Record) -> bytes:
         raise StoreError(_why_it_changes(record)) from error
 
 
-def decode(data: bytes, record_type: type[RecordType], path: Path) -> RecordType:
-    """The record in ``data``, which was read from ``path``.
+_WHAT_TO_DO = "Delete this file or put back a copy of it; other files of the store are not affected."
+
+
+def decode(data: bytes, record_type: type[RecordType], path: Path, *, what_to_do: str = _WHAT_TO_DO) -> RecordType:
+    """The record in ``data``, which was read from ``path``. ``what_to_do`` ends an error about a file of another place.
 
     Raises:
         StoreError: the data are empty, cut off, of another shape, or written by a newer version; names ``path``.
     """
     if not data:
-        raise StoreError(f"{path} is empty (0 bytes): its writing was cut off. {_WHAT_TO_DO}")
+        raise StoreError(f"{path} is empty (0 bytes): its writing was cut off. {what_to_do}")
     try:
         _refuse_newer(msgspec.json.decode(data, type=_Head).schema_version, _newest(record_type), path)
         return msgspec.json.decode(data, type=record_type)
     except msgspec.ValidationError as error:
         name = record_type.__name__.lower()
-        raise StoreError(f"{path} is JSON but not a {name} of stepprof: {error}. {_WHAT_TO_DO}") from error
+        raise StoreError(f"{path} is JSON but not a {name} of stepprof: {error}. {what_to_do}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StoreError(f"{path} ({len(data)} bytes) is damaged or cut off: {error}. {_WHAT_TO_DO}") from error
-
-
-_WHAT_TO_DO = "Delete this file or put back a copy of it; other files of the store are not affected."
+        raise StoreError(f"{path} ({len(data)} bytes) is damaged or cut off: {error}. {what_to_do}") from error
 
 
 def _unchanged(text: bytes, record: Record) -> bytes:

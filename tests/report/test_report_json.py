@@ -101,8 +101,9 @@ def test_a_comparison_of_before_this_version_still_loads():
     ],
 )
 def test_what_is_no_report_is_refused_by_name(data, expected, tmp_path):
-    with pytest.raises(StoreError, match=f"report.json.*{expected}"):
+    with pytest.raises(StoreError, match=f"report.json.*{expected}") as found:
         read_report(data, tmp_path / "report.json")
+    assert "of the store" not in str(found.value), "it comes from elsewhere, and nobody has to delete it"
 
 
 def test_a_number_that_nothing_can_be_done_with_is_refused(tmp_path):
